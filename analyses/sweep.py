@@ -73,7 +73,8 @@ def sure(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> bool:
 
 
 def crossovers(ratio: pd.Series) -> list[float]:
-    """Return the sizes at which ``ratio`` passes 1, on straight lines between logarithms."""
+    """Return the sizes at which ``ratio`` passes 1; log(ratio) is interpolated linearly over
+    log(size)."""
     pairs = list(ratio.items())
     return [
         math.exp(math.log(a) + (math.log(b) - math.log(a)) * math.log(p) / math.log(p / q))

@@ -2,13 +2,14 @@
 
 ::
 
-    read, read_all, ingest, capture ─▶ Run ─▶ table, ledger, timings, what_if, step_ms
+    read, read_all, ingest, capture  return a Run (or a list), which has
+                                     .step_ms .table() .ledger() .timings() .what_if()
     diagnose, compare ─▶ Diagnosis     gate ─▶ Gate     recommend ─▶ Recommendation
-    check ─▶ Document     table ─▶ PaperTable     sql, history ─▶ Table     charts, report
+    check ─▶ Document     table ─▶ PaperTable     sql, history ─▶ Table     report ─▶ an HTML file
 
-Wherever a function takes runs, it also takes paths and URLs: of a run's folder, a folder of runs, a
-raw profile, a folder with one profile per rank, or a tar archive. Every error that a user can fix
-is an ``LstmprofError`` with a one-line message that names the argument at fault.
+A function that takes runs also takes paths and URLs. A path or URL names the folder of a run, a
+folder of runs, a raw profile, a folder with one profile per rank, or a tar archive. An error that a
+user can fix is an ``LstmprofError``; its message is one line that names the argument at fault.
 """
 
 from lstmprof.api.captures import capture, recommend

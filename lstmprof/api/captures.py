@@ -49,7 +49,7 @@ def capture(
 ) -> Run:
     """Time and profile one implementation in separate processes, and return the run.
 
-    If a capture is interrupted, the same call continues it and keeps the finished rounds.
+    If a capture is interrupted, the same call continues after the last complete round.
 
     Args:
         implementation: a name from ``lstmprof list``, or your own file: ``"mymodel.py:build"``.
@@ -57,21 +57,21 @@ def capture(
         out: folder in which the run's folder is created.
         name: name of the run; by default ``implementation--workload--precision``, plus the options
             that differ from their defaults.
-        rounds: number of processes, which run one after another and share the iterations; by
-            default 3.
+        rounds: number of processes, which run one after another; the timed iterations are divided
+            among them. By default 3.
         force: replace a run of the same name.
-        packages: packages to install into an environment for the processes, such as
-            ``["torch==2.4.1"]``; their dependencies are installed, too.
-        era: name of a tested set of old packages (``lstmprof list eras``), such as
-            ``"torch-1.4.0"``.
+        packages: run in a new environment with these packages and their dependencies, such as
+            ``["torch==2.4.1"]``.
+        era: run in a tested environment with an old framework, such as ``"torch-1.4.0"``
+            (``lstmprof list eras``).
         progress: function that is called with each line of progress.
         options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and of
             ``Workload`` (``time_steps=20``, ``batch=32`` …).
 
     Raises:
         UsageError: a name or an option is not valid, or the implementation does not support it.
-        CaptureError: a process failed, hung, ran out of memory or does not support the workload; no
-            run is written.
+        CaptureError: a process failed, hung or ran out of memory, or the installed framework cannot
+            run the workload. No run is written.
         RunError: the run exists and ``force`` is False.
     """
     network = named(workload) if isinstance(workload, str) else workload
@@ -117,29 +117,31 @@ def recommend(
 ) -> Recommendation:
     """Measure implementations of a network on this machine, and rank them by speed.
 
-    Describe the network by ``like`` or by sizes. Every implementation is timed in one
-    process (a round); the fastest then run for three more rounds. Measured runs are kept: a
-    repeated call does not measure again.
+    Describe the network by ``like`` or by ``sizes``. Each implementation is first timed in one
+    process of its own (a round). Those that take at most twice as long as the fastest (at most
+    eight) are then timed in three more rounds. The runs are kept, so the same call does not measure
+    again.
 
     Args:
-        like: a run or its path; its network, device, precision and mode are used.
+        like: run or path of a run, from which network, device, precision and mode are taken.
         implementations: names or patterns from ``lstmprof list``, or your own files.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-        precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``.
-        mode: ``"train"`` or ``"forward"``.
-        threads: number of CPU threads.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; by default that of ``like``, or
+            ``"auto"``.
+        precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default that of
+            ``like``, or ``"fp32"``.
+        mode: ``"train"`` or ``"forward"``; by default that of ``like``, or ``"train"``.
+        threads: number of CPU threads; by default that of ``like``, or as for ``capture``.
         quick: stop after the first round.
-        minutes: no measurement starts after this time; one that is running finishes.
+        minutes: time in minutes after which no measurement starts; a running one finishes.
         out: folder for the runs; by default a folder in lstmprof's cache.
         force: measure again even if the runs exist.
         progress: function that is called with each line of progress.
-        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …; fields
-            that are not given have the values of the workload 1x320-ce-short (one layer of 320
-            units).
+        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …; other
+            fields have the values of the workload ``1x320-ce-short`` (one layer of 320 units).
 
     Raises:
-        UsageError: no network is described, both ``like`` and sizes are given, a name is not valid,
-            or no implementation runs on this machine.
+        UsageError: neither ``like`` nor ``sizes`` is given, or both are; a name is not valid; or no
+            implementation runs on this machine.
         RunError: no implementation could be measured.
     """
     for size in sizes:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 class PaperTable:
     """A table for a paper; ``lp.table`` returns it.
 
-    Rows and columns are conditions of the runs (implementation, workload, precision …). ``repr``
-    is the table in Markdown. ``grid`` has the cells and the caption.
+    Each cell shows one run. Each row and each column is a value of a property of the runs
+    (implementation, workload, precision …). ``repr`` is the table in Markdown. ``grid`` has the
+    cells and the caption.
     """
 
     grid: Grid
@@ -51,8 +52,8 @@ class PaperTable:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one row per table row.
 
-        A table column whose cells have several numbers, such as ``12.3 ± 0.4``, becomes several
-        columns. A number is missing if no run belongs to the cell.
+        If the cells of a column have several numbers, such as ``12.3 ± 0.4``, the DataFrame has
+        one column per number. The numbers of a cell without a run are missing (NaN).
         """
         import pandas
 
@@ -75,21 +76,23 @@ def table(
 ) -> PaperTable:
     """Return a table for a paper, one cell per run.
 
-    Rows and columns are conditions of the runs (implementation, workload, precision …). Among
-    runs of the same network and device, the fastest is bold. A run is bold, too, if its 95 %
-    interval overlaps the interval of the fastest run. Runs without timings are skipped.
+    The cell of a run is in the row and the column of its properties, such as its implementation
+    and its workload. Among runs of the same network and device, the fastest is bold, and so is each
+    run whose 95 % interval overlaps that of the fastest. Runs without timings are skipped.
 
     Args:
         runs: runs or paths.
-        rows: conditions that distinguish the rows, such as ``"implementation"`` or
+        rows: properties with one row per value, such as ``"implementation"`` or
             ``["implementation", "hidden"]``; by default the implementation. If several runs fall
-            into one cell, the rows are split by the conditions in which these runs differ.
-        columns: conditions that distinguish the columns.
-        value: content of a cell: ``"step ± interval"``, ``"step"``, ``"median"``, ``"mean ± std"``,
-            ``"slowdown"``, ``"samples/s"`` or ``"first step"``; several are joined by commas.
+            into one cell, the rows are split by the properties in which these runs differ.
+        columns: properties with one column per value.
+        value: content of a cell: ``"step ± interval"`` (clean step), ``"step"``, ``"median"``,
+            ``"mean ± std"`` (of the timed iterations), ``"slowdown"`` (step divided by that of the
+            fastest comparable run), ``"samples/s"`` or ``"first step"``; several are joined by
+            commas.
 
     Raises:
-        UsageError: a name is not valid, no run was timed, or two runs differ in no condition.
+        UsageError: a name is not valid, no run was timed, or two runs differ in no property.
     """
     breakdowns = [run.breakdown for run in runs_of(runs)]
     row_names = None if rows is None else _joined(rows)
@@ -102,10 +105,10 @@ def _joined(names: str | Sequence[str]) -> str:
 
 @in_python
 def sql(query: str, runs: Runs) -> Table:
-    """Run one SELECT in DuckDB's SQL over the tables of ``runs``, and return the answer.
+    """Run one SELECT in DuckDB's SQL over the tables of ``runs``, and return its result.
 
-    docs/tables.md lists the tables and columns. The first column of each table is ``run``, the name
-    of the run.
+    Each table has the rows of all runs; its first column ``run`` is the name of the run.
+    docs/tables.md lists the tables and columns.
 
     Raises:
         UsageError: ``query`` is not a single SELECT, or DuckDB rejects it.
@@ -130,11 +133,12 @@ def report(
         runs: runs or paths.
         out: file to write.
         title: title of the page; by default made of the names of the runs and the workload.
-        across: conditions in which compared runs may differ, such as ``["threads"]``.
+        across: settings in which runs may differ and still be compared, such as ``["threads"]``; by
+            default workload, precision, mode, device, threads and seed must agree.
         force: replace the file if it exists.
 
     Raises:
-        UsageError: ``across`` contains a name that is not a condition.
+        UsageError: ``across`` contains a name that is not one of these settings.
         RunError: ``out`` exists and ``force`` is False, ``out`` cannot be written, or no profile
             has events.
     """
@@ -148,8 +152,8 @@ def report(
 class Charts:
     """Functions that draw the charts of a report with Altair: ``lp.charts.ledger("traces/")``.
 
-    ``dir(lp.charts)`` lists the charts. Each function takes ``runs`` (runs or paths) and ``across``
-    (conditions in which compared runs may differ, such as ``["threads"]``), as ``lp.report`` does.
+    ``dir(lp.charts)`` lists the charts. Each function takes ``runs`` (runs or paths) and
+    ``across``, as ``lp.report`` does, and returns an Altair chart.
     """
 
     def __dir__(self) -> list[str]:
@@ -163,7 +167,10 @@ class Charts:
 
 @in_python
 def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.TopLevelMixin:
-    """Return the chart ``name`` of ``runs``; the charts of several comparable groups are stacked.
+    """Return the chart ``name`` of ``runs``.
+
+    If not all runs are comparable, there is one chart per group of comparable runs; the charts are
+    stacked.
 
     Raises:
         RunError: the runs have no data for the chart.

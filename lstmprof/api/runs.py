@@ -1,4 +1,4 @@
-"""Runs in Python: ``lp.read`` returns a ``Run``, which has tables, timings and replays."""
+"""Runs in Python: ``lp.read`` returns a ``Run``, which has tables, timings and predictions."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ FILES = {"events": EVENTS, "iterations": ITERATIONS, "samples": SAMPLES, "counte
 class Run:
     """A captured run, or a profile that another tool recorded; ``lp.read`` returns it.
 
-    ``step_range`` is a regular expression: every annotation on the CPU (``record_function``, NVTX
-    range) whose name matches is a step. If it is None, the profile's own step markers are used,
-    such as ``ProfilerStep#3``.
+    ``step_range`` is a regular expression: each range on the CPU (``record_function``, NVTX) whose
+    name matches is a step. If it is None, the profile's own step markers are used, such as
+    ``ProfilerStep#3``.
     """
 
     def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
@@ -80,7 +80,8 @@ class Run:
     def breakdown(self) -> Breakdown:
         """Return where the time of the run's steps goes: by kernel, op and kind of time.
 
-        It also has the timings without a profiler, and the clean step (see ``step_ms``).
+        The breakdown also has the iterations that were timed without a profiler, and the clean
+        step (see ``step_ms``).
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -109,8 +110,9 @@ class Run:
         """Return the length of the clean step in ms, or None if the profile has no step markers.
 
         The clean step is the time that a step takes without disturbances by other processes and
-        without profiler overhead (docs/ledger.md). If the profile has too few steps to estimate it,
-        or too many events, return the mean of the profiled steps, which includes both.
+        without profiler overhead (docs/ledger.md). If the profile has too few steps or too many
+        events to estimate it, return the mean of the profiled steps instead, which includes
+        disturbances and overhead.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -132,9 +134,9 @@ class Run:
         The table is empty if the run has no such data.
 
         Args:
-            name: a table of ``lstmprof breakdown --table`` (``"kernels"``, ``"ops"``, ``"timings"``
-                …) or a file of the run (``"events"``, ``"iterations"``, ``"samples"``,
-                ``"counters"``).
+            name: a table of ``lstmprof breakdown --table``, such as ``"kernels"``, ``"ops"`` or
+                ``"timings"``, or a file of the run: ``"events"``, ``"iterations"``, ``"samples"``
+                or ``"counters"``.
 
         Raises:
             UsageError: no table has this name.
@@ -185,12 +187,14 @@ class Run:
         Give exactly one change. ``saved_ns`` of the result is the time in ns that the change saves.
 
         Args:
-            without: kind of work to remove: ``"launch"``, ``"casts"``, ``"syncs"``, ``"copies"``,
-                ``"python"``, ``"dispatch"``, ``"backward-copies"``, ``"zero-fills"`` or
-                ``"slice-backward"``.
-            gemm_at_roofline: shorten every matmul to the least time that the device allows.
-            form: run each recurrent layer as one fused op, like ``nn.LSTM`` (``"layer"``), or by a
-                compiler (``"compiled"``).
+            without: cost to remove: ``"launch"`` (launch calls and latency), ``"casts"``,
+                ``"syncs"`` (waits for the device), ``"copies"``, ``"python"``, ``"dispatch"``,
+                ``"backward-copies"`` (copies that autograd makes for gradients), ``"zero-fills"``
+                (filling tensors with zeros) or ``"slice-backward"`` (adding up the gradients of
+                slices ``x[t]``).
+            gemm_at_roofline: True: every matmul runs at the measured peak rates of the device.
+            form: ``"layer"``: each recurrent layer runs as one op, like ``nn.LSTM``;
+                ``"compiled"``: the step runs as compiled code.
 
         Raises:
             UsageError: not exactly one change is given, a name is not valid, or the run lacks the
@@ -250,13 +254,13 @@ Runs = Run | Target | Iterable[Run | Target]
 def read(target: Target, *, step_range: str | None = None) -> Run:
     """Read one run, and return it.
 
-    A raw profile is stored as a run in lstmprof's cache; nothing is written next to the profile.
+    A raw profile is converted to a run in lstmprof's cache; nothing is written beside the profile.
 
     Args:
         target: path or URL of a run's folder, a raw profile, a folder with one profile per rank, or
             a tar archive.
-        step_range: regular expression; every annotation on the CPU (``record_function``,
-            NVTX range) whose name matches is a step.
+        step_range: regular expression; each range on the CPU (``record_function``, NVTX) whose name
+            matches is a step.
 
     Raises:
         ProfileError: ``target`` does not exist, or it cannot be read as a profile.
@@ -273,17 +277,17 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
     """Read every run of ``targets``, and return the runs in the order of the targets.
 
-    If a run or profile cannot be read, it is skipped with a ``LeftOutWarning``. Files of unknown
-    formats are skipped silently.
+    If a run or profile cannot be read, but others can, it is skipped with a ``LeftOutWarning``.
+    Files of unknown formats are skipped silently.
 
     Args:
         targets: paths and URLs, or lists of paths and URLs; a folder stands for all its runs.
-        step_range: regular expression; every annotation on the CPU (``record_function``,
-            NVTX range) whose name matches is a step.
+        step_range: regular expression; each range on the CPU (``record_function``, NVTX) whose name
+            matches is a step.
 
     Raises:
-        ProfileError: no target can be read; the first target is not a profile.
-        RunError: no target can be read; the first target is a damaged run.
+        ProfileError: no target can be read, and the first one is not a profile.
+        RunError: no target can be read, and the first one is a damaged run.
         UsageError: no target is given, or a target is neither a path nor a URL.
     """
     words = [word for target in targets for word in _words(target)]
@@ -309,17 +313,17 @@ def _words(target: Any) -> list[Target]:
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
     """Read the raw profiles at ``target``, write each as a run, and return the runs.
 
-    Profiles of several ranks of one job become one run. A profile that has not changed
-    since it was written to ``out`` is not read again; its run is returned.
+    Profiles of several ranks of one job become one run. If ``out`` already has the run of a
+    profile, and the profile has not changed since, that run is returned.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
         out: folder for the runs.
-        force: replace runs that exist.
+        force: replace existing runs of the same names.
 
     Raises:
         ProfileError: a profile cannot be read.
-        RunError: a run of the same name exists and ``force`` is False.
+        RunError: ``out`` has another run of the same name, and ``force`` is False.
     """
     done = ingest_profiles(target, Path(out), force=force)
     for error in (*done.errors, *(() if done.runs else done.foreign)):

@@ -27,11 +27,12 @@ from lstmprof.numbers import cropped, milliseconds
 if TYPE_CHECKING:
     import pandas
 
-#: Diagnoses that ``repr`` shows in full; of more it shows one line each, and so many lines at most.
+#: ``repr`` of ``Diagnoses`` shows at most this many in full; if there are more, it shows one line
+#: per diagnosis, and at most this many lines.
 _IN_FULL, _LINES = 3, 30
-#: Characters of a name in such a line, and of the whole line.
+#: Largest number of characters of a name in such a line, and of the whole line.
 _NAME, _LINE = 32, 100
-#: When a column about the baseline is null.
+#: Why a column about the baseline is null.
 _SINGLE = "the run was not compared"
 VERDICTS = (
     Column.text("subject", "name of the run"),
@@ -52,7 +53,10 @@ VERDICTS = (
 
 
 class Diagnoses(tuple[Diagnosis, ...]):
-    """A tuple of diagnoses that prints as one page; ``lp.diagnose`` returns it for several runs."""
+    """A tuple of diagnoses; ``lp.diagnose`` returns it for several runs.
+
+    ``repr`` shows up to three verdicts in full, and more as one line each.
+    """
 
     __slots__ = ()
 
@@ -154,25 +158,27 @@ def diagnose(
 ) -> Diagnosis | Diagnoses:
     """Return a diagnosis of each run: why the run is slow, and what to change.
 
-    - ``diagnose(run)`` returns a ``Diagnosis`` that says what takes the time of the run's step.
-    - ``diagnose(a, b)`` returns a ``Diagnosis`` that says why the slower run is slower.
-    - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``, the largest ratio
-      first. Each run except the fastest is compared with the fastest comparable run. A run without
-      a comparable run is diagnosed on its own. If there is only one diagnosis, it is returned as a
-      ``Diagnosis``.
+    - ``diagnose(run)`` returns a ``Diagnosis``: what takes the time of the run's step.
+    - ``diagnose(a, b)`` returns a ``Diagnosis``: why the slower run is slower.
+    - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``. Each run is compared
+      with the fastest comparable run; the run with the largest slowdown comes first. A run without
+      a comparable run is diagnosed on its own.
+
+    If a path leads to only one diagnosis, that ``Diagnosis`` is returned.
 
     Args:
-        runs: runs or paths. ``diagnose(a, b)`` always compares a and b, so their conditions must
-            agree; ``diagnose([a, b])`` diagnoses each on its own if they are not comparable.
-        across: conditions in which compared runs may differ, such as ``["threads"]``.
+        runs: runs or paths. ``diagnose(a, b)`` always compares a and b, and raises an error if they
+            are not comparable; ``diagnose([a, b])`` then diagnoses each on its own.
+        across: settings in which runs may differ and still be compared, such as ``["threads"]``; by
+            default workload, precision, mode, device, threads and seed must agree.
         rank: rank to diagnose; by default the rank that the other ranks wait for in collectives, or
             the first rank if there is no such rank.
         device: device number on that rank; by default the busiest device.
 
     Raises:
-        UsageError: no run is given, ``across`` contains a name that is not a condition, runs that
-            must be compared differ in a condition that is not in ``across``, or a run has no such
-            rank or device.
+        UsageError: no run is given, ``across`` contains a name that is not one of these settings,
+            a and b differ in a setting that is not in ``across``, or a run has no such rank or
+            device.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     if not runs:
@@ -203,13 +209,14 @@ def compare(
     Args:
         one: a run or its path.
         other: a run or its path.
-        across: conditions in which the two runs may differ, such as ``["threads"]``.
+        across: settings in which the two runs may differ, such as ``["threads"]``, as for
+            ``diagnose``.
         rank: rank to compare, as for ``diagnose``.
         device: device number on that rank, as for ``diagnose``.
 
     Raises:
-        UsageError: the runs differ in a condition that is not in ``across``, a path contains
-            several runs, or a run has no such rank or device.
+        UsageError: the runs differ in a setting that is not in ``across``, a path contains several
+            runs, or a run has no such rank or device.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     runs = runs_of([one, other])
@@ -222,24 +229,25 @@ def compare(
 
 @in_python
 def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
-    """Check whether new runs are slower than base runs, for CI, and return the result.
+    """Check for CI whether new runs are slower than base runs, and return the result.
 
     Each new run is compared with the base run of the same name; if there is none, with the base run
-    of the same implementation and workload. A single base run and a single new run always form a
-    pair. ``state`` of the result is ``"pass"``, ``"fail"`` or ``"inconclusive"``. ``verdicts`` has
-    one entry per pair of runs.
+    of the same implementation and workload. If ``base`` and ``new`` are one run each, these two are
+    compared, whatever their names. ``state`` of the result is ``"pass"``, ``"fail"`` or
+    ``"inconclusive"``. ``verdicts`` has one entry per compared pair of runs.
 
     Args:
         base: runs or paths; ``"baseline:NAME"`` stands for the runs that
             ``lstmprof compare --save-baseline NAME`` saved.
         new: runs or paths.
-        fail_if: condition that fails the gate: ``"slower > 5 %"``, ``"faster > 20 %"`` or
-            ``"step > 12 ms"``; several conditions are joined by ``or``.
-        across: conditions in which the runs of a pair may differ, such as ``["threads"]``.
+        fail_if: what fails the gate: ``"slower > 5 %"``, ``"faster > 20 %"`` or
+            ``"step > 12 ms"``; several of these are joined by ``or``.
+        across: settings in which the two runs of a pair may differ, such as ``["threads"]``, as for
+            ``diagnose``.
 
     Raises:
-        UsageError: ``fail_if`` cannot be parsed, no pair of runs exists, the runs of a pair differ
-            in a condition that is not in ``across``, or no baseline has the name.
+        UsageError: ``fail_if`` cannot be parsed, no new run has a comparable base run, the runs of
+            a pair differ in a setting that is not in ``across``, or no baseline has the name.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     parsed = limits(fail_if)
@@ -250,8 +258,8 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
 def history(runs: Runs) -> Table:
     """Return a table that shows how the step time of each implementation changed over time.
 
-    The table has one row per run. The runs of one implementation follow each other, oldest first.
-    docs/history.md describes the columns.
+    The table has one row per run, grouped by implementation; within a group, the oldest run comes
+    first. docs/history.md describes the columns.
 
     Raises:
         RunError: a profile has no events, or a file of a run is missing or damaged.
@@ -261,11 +269,12 @@ def history(runs: Runs) -> Table:
 
 @in_python
 def check(runs: Runs) -> Document:
-    """Check whether profiles are complete and not distorted by other load or by recording.
+    """Check whether profiles are complete, and whether recording slowed their steps down.
 
-    ``runs`` of the result has one entry per run, with a ``state`` (``"ok"``, ``"warn"`` or
-    ``"fail"``), one row per check, and ``record_with``: the sections of docs/recording.md that
-    say how to record what is missing. ``to_pandas()`` returns all rows as a DataFrame.
+    ``runs`` of the result has one entry per run: its ``state`` (``"ok"``, ``"warn"`` or
+    ``"fail"``), ``rows`` with one row per check, and ``record_with``, the sections of
+    docs/recording.md that say how to record what is missing. ``to_pandas()`` of the result returns
+    all rows as a DataFrame.
 
     Raises:
         RunError: a file of a run is missing or damaged.

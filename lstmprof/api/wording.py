@@ -1,7 +1,8 @@
-"""Errors in the words of Python: ``--across threads`` becomes ``across=["threads"]``.
+"""Rewrite error messages for Python: ``--across threads`` becomes ``across=["threads"]``.
 
-Messages name options of the command line, because most of their readers use it. ``in_python``
-rewrites them at the border of the API; commands (``lstmprof list --all``) stay as they are.
+lstmprof's messages name options of the command line, because most readers use the command line.
+``in_python`` rewrites the messages of errors that the API raises. Commands in messages
+(``lstmprof list --all``) stay as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lstmprof.workloads import GATES, LOSSES, OVERRIDABLE
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 
-#: Option → argument, if the argument is not the option's name with underscores.
+#: Option → argument, for arguments whose name is not that of the option with underscores.
 _RENAMED = {
     "impl": "implementation",
     "with": "packages",
@@ -28,7 +29,7 @@ _RENAMED = {
     "timing-seconds": "timing_s",
     "sampler-seconds": "sampler_s",
 }
-#: Options without a value → the value that the argument takes.
+#: Option without a value → value of the argument.
 _SWITCHES = {
     **dict.fromkeys(("force", "quick", "cuda-graph", "xla", "anomaly", "deterministic"), True),
     **dict.fromkeys(("keep-denormals", "variable-length", "bidirectional"), True),
@@ -41,7 +42,7 @@ _ARGUMENTS = {
     *("across", "rank", "device", "step_range", "fail_if"),
     *("rows", "columns", "value", "like", "minutes"),
 }
-#: Values that an option is followed by in a message; any other word is prose.
+#: Words that are the value of the option before them in a message; other words are prose.
 _VALUES = (
     *(*CONDITIONS, *MODES, *PRECISIONS, *PROFILERS, *SAMPLERS, *GATES, *LOSSES),
     *("cpu", "cuda"),

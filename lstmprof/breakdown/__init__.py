@@ -1,4 +1,4 @@
-"""The breakdown of a step, computed from events by pure functions.
+"""Compute the breakdown of a step from a run's events. The stages:
 
 ::
 
@@ -8,7 +8,7 @@
     attribution   the resulting time intervals of each step, with the event that causes each
     slots         match the events of one step with the same events of the other steps
     recording     the time that the profiler itself added to a step
-    clean_step    the step without that time and without disturbances
+    clean_step    the step without that time and without disturbances (the "clean" step)
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SLOWDOWN = Column.real(
     "step_ns divided by step_ns of the fastest comparable run",
     "no other run can be compared with the run",
 )
-#: Fields of run.json that are shown next to the times.
+#: Fields of run.json that the table ``timings`` shows next to the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
 
@@ -65,10 +65,10 @@ _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kerne
 class Breakdown:
     """The breakdown of one run: its tables, its timings and its clean step.
 
-    Tables are computed when they are first used. ``windows`` are the steps (start, end) of each
-    rank.
-    ``step_range`` is the regular expression that chooses the steps; it is None if the profile marks
-    the steps. ``recorded`` counts what the profile has, by rank.
+    Tables are computed when they are first used. ``windows`` are the (start, end) of each step of
+    each rank. ``step_range`` is the regular expression of the ranges that count as steps; it is
+    None if the profile marks the steps. ``recorded`` counts each rank's recorded events by type
+    (steps, ops, launches, kernels …).
     """
 
     run: Run
@@ -100,7 +100,7 @@ class Breakdown:
             return source.table(name)
 
     def events(self) -> EventTable:
-        """Return the events of the run; ``step_range``, if set, decides which ranges are steps.
+        """Return the events of the run; if ``step_range`` is set, ranges that match it are steps.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -109,14 +109,13 @@ class Breakdown:
         return _marked(events, self.step_range) if self.step_range else events
 
     def of_rank(self, rank: int | None, held: Packed | None = None) -> EventTable:
-        """Return the events of ``rank``, and one event of each kind from every other rank.
+        """Return the events of ``rank``, and one example of each type of event of other ranks.
 
-        The events of other ranks keep the numbers of threads stable. A run with one rank returns
-        all its events.
+        With the examples, the threads get the same numbers as in the whole profile. A run with one
+        rank returns all its events.
 
         Args:
-            held: events of several ranks (``of_ranks``), if they were read before; else they are
-                read.
+            held: events of several ranks (``of_ranks``) that were already read; None reads them.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -127,9 +126,9 @@ class Breakdown:
         return held.table(SCHEMA.names, rows_of_ranks(held, [rank]))
 
     def of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """Return the events of ``ranks``, and one event of each kind from every other rank.
+        """Return the events of ``ranks``, and one example of each type of event of other ranks.
 
-        The events of other ranks keep the numbers of threads stable.
+        With the examples, the threads get the same numbers as in the whole profile.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -139,7 +138,9 @@ class Breakdown:
         return held.only(names, rows_of_ranks(held, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Return ``columns`` of the events in narrow integer types (a third of the memory).
+        """Return ``columns`` of the events in narrow integer types.
+
+        They take about a third of the memory of an ``EventTable``.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -156,7 +157,7 @@ class Breakdown:
     def clean(self, rank: int | None, device: int | None) -> CleanLane:
         """Return the clean step of a device; of the host if ``device`` is None.
 
-        The clean step is the step without disturbances and the time that the profiler itself added.
+        It is the step without disturbances and without the time that the profiler itself added.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -172,9 +173,9 @@ class Breakdown:
     def lane(
         self, rank: int | None, device: int | None
     ) -> tuple[EventTable, list[Window], Stretches]:
-        """Return events, windows and stretches of the clean step of ``device`` on ``rank``.
+        """Return the events, steps and attributed time intervals of ``device`` on ``rank``.
 
-        If there is no clean step, return those of the profiled steps.
+        They are those of the clean step; if it cannot be computed, those of the profiled steps.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -216,11 +217,11 @@ class Breakdown:
         return timings(table, self.run.info, clean)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Return the parts of the clean step, for each rank and device.
+        """Return the step of each rank and device, divided into parts.
 
-        If ``profiled`` is True, return the mean profiled step. The mean profiled step is also
-        returned if there is no clean step: for profiles from other tools with fewer than
-        ``LEAST_STEPS`` steps, and for profiles with more than ``MOST_EVENTS`` events.
+        It is the clean step. It is the mean profiled step if ``profiled`` is True, or if there is
+        no clean step: for profiles from other tools with fewer than ``LEAST_STEPS`` steps, and for
+        profiles with more than ``MOST_EVENTS`` events.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -279,7 +280,7 @@ def break_down(
 def _tables_and_windows(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[dict[str, pa.Table], list[Window]]:
-    """Return the ``wanted`` tables by name, and the steps of ``run``."""
+    """Return the ``wanted`` tables by name, and the (start, end) of each step of ``run``."""
     captured = run.info.source in MEASURED and not step_range
     marked = _marked(run.events(), step_range) if step_range else None
     reads = {*OF_WINDOWS, *(name for kind in wanted for name in kind.reads)}
@@ -297,7 +298,7 @@ def _tables_and_windows(
             while later:
                 kind = later.pop()
                 source.table(kind.name)
-                # columns that no later table reads leave the memory
+                # free the columns that no later table reads
                 held.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
     except RunError as fault:
         if str(run.path) in fault.fault:
@@ -307,7 +308,7 @@ def _tables_and_windows(
 
 
 def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
-    """Return counts of what the profile has, by rank.
+    """Return for each rank how many events of each type the profile has.
 
     Raises:
         RunError: the events are missing, damaged or of another schema version.
@@ -363,8 +364,8 @@ def account_rows(
 ) -> list[dict[str, Any]]:
     """Return the step of each run, rank and device, with one row per part, in whole ns.
 
-    The parts sum to the step. ``steps`` of a row says which step this is: the ``clean`` step, or
-    the mean of the ``profiled`` steps. ``profiled_steps`` is their number.
+    The parts sum to the step. ``steps`` in a row is ``clean`` for the clean step and ``profiled``
+    for the mean of the profiled steps; ``profiled_steps`` is the number of profiled steps.
     """
     return [
         {
@@ -412,7 +413,7 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
 
 
 def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
-    """Return the positions of the timed breakdowns, in groups of runs that can be compared."""
+    """Return the indices of the breakdowns with timed iterations, in groups of comparable runs."""
     timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
     return alike(timed, lambda position: breakdowns[position].run.info)
 

@@ -1,9 +1,9 @@
 """Attribute each nanosecond of a step to one event or wait, with a state and a part of the ledger.
 
-Reads linked and categorised events. The result are time intervals ("stretches"): the ledger sums
-them by part, the diagnosis by event, and the timeline draws them. A rank with device activities has
-one row of intervals ("lane") per device; else its host threads are merged into one lane.
-docs/ledger.md defines each part.
+Reads events that are linked to their launches and have categories. Returns time intervals
+("stretches"): the ledger sums them by part, the diagnosis by event, and the timeline draws them.
+Each device has its own row of intervals ("lane"). A rank without device activities has one lane, in
+which its host threads are merged. docs/ledger.md defines each part.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: States of a host thread, in the order of their codes; the last is for an unknown thread.
+#: What a host thread does, in the order of the codes of ``state_codes``. Then ``HOST`` (no event is
+#: recorded on the thread) and ``UNATTRIBUTED`` (it is unknown which thread the device waits for).
 _OF_THREAD = (*STATES, HOST, UNATTRIBUTED)
-#: Causes for which a device waits; the tail causes are for the time at the end of a window.
+#: Causes of a device's idle time. ``tail:`` causes are for idle time before the end of a step,
+#: after the step's last activity.
 _CAUSES = (*_OF_THREAD, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _OF_THREAD))
 _FIRST_TAIL = _CAUSES.index(TAIL + _OF_THREAD[0])
 
-#: (state, part) of the ledger
+#: (state, part): ("busy", category of work) or ("idle", cause of the wait)
 Label = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """The time intervals of one device, or of the host: they fill the windows without overlaps.
+    """The time intervals of one device, or of the host: they fill the steps without overlaps.
 
-    Arrays have one entry per stretch. ``window`` is an index into the list of windows, ``row`` a
-    row of events or ``NONE``, ``label`` an index into ``labels``.
+    Arrays have one entry per interval. ``window`` is the index of its step. ``row`` is the row of
+    the event that it belongs to, or ``NONE``. ``label`` is the index of its (state, part) in
+    ``labels``.
     """
 
     labels: tuple[Label, ...]
@@ -57,7 +60,7 @@ class Stretches:
     end_ns: Ints
 
     def cut_at(self, borders_ns: Ints) -> Stretches:
-        """Return the time intervals, divided at the times ``borders_ns``."""
+        """Return the time intervals, split at each of the times ``borders_ns``."""
         borders_ns = np.unique(borders_ns)
         first = np.searchsorted(borders_ns, self.start_ns, side="right")
         inside = np.searchsorted(borders_ns, self.end_ns, side="left") - first
@@ -70,7 +73,7 @@ class Stretches:
         return Stretches(self.labels, self.window[old], self.row[old], self.label[old], start, end)
 
     def by_time(self) -> Stretches:
-        """Return the time intervals sorted by window, and by start within a window."""
+        """Return the time intervals sorted by step, and by start within a step."""
         order = np.lexsort((self.start_ns, self.window))
         columns = (self.window, self.row, self.label, self.start_ns, self.end_ns)
         return Stretches(self.labels, *(column[order] for column in columns))
@@ -83,16 +86,16 @@ def attributed(
     waits: Mapping[int, Waits] | None = None,
     within: tuple[int, int] | None = None,
 ) -> dict[int | None, Stretches]:
-    """Return {device: time intervals of ``windows``}; the key None is the host.
+    """Return {device: time intervals that fill the steps ``windows``}; the key None is the host.
 
     All ``windows`` belong to ``rank``. If ``events`` are only a part of the profile, ``within`` is
-    the (start, end) that they cover, and ``waits`` has each device's waits in the whole profile.
+    the (start, end) of that part, and ``waits`` has each device's waits in the whole profile.
     """
     return Attribution(events).of(windows, rank, waits, within)
 
 
 class Attribution:
-    """Attribute the time of ``events`` rank by rank; what all ranks share is computed once."""
+    """Attribute the time of ``events``, one rank per call; share intermediate results of ranks."""
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
@@ -105,7 +108,7 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Stretches]:
-        """Return the stretches of ``windows``, all of ``rank``, as ``attributed`` does."""
+        """Return {device: time intervals of the steps ``windows``}, as ``attributed`` does."""
         at = _Instants(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
         if ranges not in self._hosts:
@@ -123,7 +126,10 @@ class Attribution:
 
 
 class _Instants:
-    """The windows, clipped to ``within``; arrays have one entry per window."""
+    """The start, end and thread of each step, as arrays. Start and end are clipped to ``within``.
+
+    ``ends_ns`` has the ends before clipping.
+    """
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (
@@ -141,7 +147,7 @@ class _Instants:
 
 
 class _Hosts:
-    """The host threads of a profile; the segments of a thread are computed on first use."""
+    """The host threads of a profile, and which event is innermost at each time."""
 
     def __init__(self, events: EventTable, framework_ranges: Sequence[str]) -> None:
         self.events = events
@@ -155,17 +161,17 @@ class _Hosts:
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        """Return all labels: first the categories of busy time, then the causes of idle time."""
+        """Return all (state, part): the categories of busy time, then the causes of idle time."""
         return (*(("busy", c) for c in self.categories), *(("idle", c) for c in _CAUSES))
 
     @cached_property
     def computes(self) -> Flags:
-        """Return a boolean per row: whether it is an op that computes on the host."""
+        """Return a mask of the events that are ops computing on the host."""
         return host.computing(self.events)
 
     @cached_property
     def _rows_of_threads(self) -> dict[int, Ints]:
-        """Return the rows of each thread."""
+        """Return {thread number: rows of its events}."""
         group = Groups(self.thread)
         threads = self.thread[group.first].tolist()
         return dict(zip(threads, group.members(), strict=True))
@@ -175,7 +181,7 @@ class _Hosts:
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
-        """Return the time segments of ``thread``, each with its innermost event."""
+        """Return the time of ``thread`` as intervals; each ``owner`` is the innermost event."""
         if thread not in self._segments:
             rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))
@@ -184,9 +190,10 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Yield (place, whether its ``thread`` was in a blocking call, start, end).
+        """Divide each [start, end) where its ``thread`` enters or leaves a blocking call.
 
-        The yielded times fill each [start, end).
+        Yield arrays: index of the given interval, whether the thread was in a blocking call, start,
+        end.
         """
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
@@ -201,7 +208,10 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return the label of time in which each ``row``, or no event, is innermost."""
+        """Return the index in ``labels`` of what a host thread does in its innermost event ``row``.
+
+        ``NONE`` in ``row`` is time without an event.
+        """
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
         at_work = row != NONE
@@ -220,7 +230,8 @@ def _of_host(hosts: _Hosts, at: _Instants, rank: int | None) -> Stretches:
     return Stretches(hosts.labels, shared.interval, row, label, shared.start_ns, shared.end_ns)
 
 
-#: window, row, label, start, end of some stretches
+#: Arrays with one entry per time interval: step, event row, label, start and end, as in
+#: ``Stretches``
 _Columns = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
@@ -235,13 +246,16 @@ def _of_device(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Stretc
 
 
 def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_Columns]:
-    """Yield the gaps of ``lane``, each divided by the launch of the activity that ends it."""
+    """Yield the idle times of a device, each with its cause.
+
+    The launch of the activity that ends an idle time divides it: before, during and after the call.
+    """
     everything = filled(lane.busy)
     free = np.flatnonzero(everything.owner == NONE)
     idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
     gaps = overlaps(idle, at.start_ns, at.end_ns)
     window, start, end = gaps.interval, gaps.start_ns, gaps.end_ns
-    until = idle.end_ns[gaps.segment]  # until the start of the next activity, if there is one
+    until = idle.end_ns[gaps.segment]  # start of the next activity; without one, end of all time
     tail = until >= at.ends_ns[window]
     following = np.searchsorted(lane.start_ns, until)
     launch = np.where(tail, NONE, np.append(lane.launch, NONE)[following])
@@ -273,7 +287,10 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
 def _of_threads(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Yield the state of each ``thread`` in [start, end); ``tail`` marks the end of a window."""
+    """Yield the intervals [start, end) divided by what their ``thread`` did, with a label for each.
+
+    Where ``tail`` is True, the interval comes after the step's last activity.
+    """
     first = hosts.idle(_OF_THREAD[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)

@@ -1,21 +1,27 @@
 """The clean step: the time of a step if nothing disturbs it.
 
-Reads the attribution of the profiled steps and their slots (``slots``): a slot is an event that
-recurs in the steps. A preemption makes a few events of a step much longer, while the same events of
-other steps are not affected. So each slot takes a low percentile of its times over all steps
-(``QUANTILE``; the median for profiles from other tools), minus the cost of recording. The clean
-step is the sum over all slots. A slot that only some steps have counts by its share of the steps.
-docs/accuracy.md shows how the percentile was chosen.
+It is computed from the attributed time of the profiled steps, one slot at a time. A slot is an
+event that recurs in the steps, such as the third matmul of the forward pass (``slots``). A
+preemption makes a few events of one step much longer, and does not affect the same events of other
+steps. So the time of a slot is a low percentile of its times over all steps (``QUANTILE``; the
+median for profiles from other tools), minus the cost of recording. The clean step is the sum of the
+slots' times. A slot that occurs in a third of the steps counts a third. docs/accuracy.md shows how
+the percentile was chosen.
 
-The cost of recording one event is chosen so that the clean step equals a target: a low percentile
-of the timed iterations (steps without a profiler), or their median if the profiled steps vary. Work
-that only some steps do is added to the target, up to the mean iteration. The cost is limited
-(``MOST_TIMES`` and ``MOST_RECORDING_NS`` of ``recording``); a step that is still longer is scaled
-down to the target. On a busy machine the target is longer than the profiled steps; then an event
-costs ``USUAL_TIMES`` its cost in a loop. If the timed steps waited for a CPU most of the time, the
-shortest of them is the target. A clean step is never longer than the timed steps without their
-waits for a CPU, if these waits are due to other programs (``undelayed_ns`` of ``timings``): an op
-of many milliseconds is interrupted in every step, so it has no undisturbed time.
+The profiler's cost per event is chosen so that the clean step is as long as a target from the timed
+iterations (steps without a profiler):
+
+- The target is a low percentile of the timed iterations. It is their median if the profiled steps
+  differ in their numbers of events; else the shortest one, if they mostly waited for a CPU.
+- The time of slots that at most half of the profiled steps have is added to the target, which then
+  is at most the mean iteration.
+- The cost per event has an upper limit (``MOST_TIMES``, ``MOST_RECORDING_NS`` of ``recording``). If
+  the step is longer than the target even at this limit, it is scaled down to the target.
+- If the target is longer than the profiled steps (on a busy machine), the cost per event is
+  ``USUAL_TIMES`` its cost in a loop of one trivial call.
+- If other programs made the timed iterations wait for a CPU, the clean step is at most as long as
+  these iterations without their waits (``undelayed_ns`` of ``timings``). An op of many milliseconds
+  is interrupted in every step, so no percentile of it is undisturbed.
 """
 
 from __future__ import annotations
@@ -48,26 +54,29 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-#: Quantile of a slot's times in profiles that lstmprof did not record, because nothing shows that
-#: other programs disturbed them.
+#: Quantile of a slot's times if another tool recorded the profile. It is the median, because
+#: nothing shows that other programs disturbed the steps.
 QUANTILE_FOREIGN = 0.5
-#: With fewer steps, it is unknown which one was disturbed, and their mean is used.
+#: With fewer steps than this, the clean step uses the mean, because no step can be called
+#: disturbed.
 LEAST_STEPS = 3
-#: A profile with more events is shown as recorded, without a clean step, which takes 2.5 CPU
-#: seconds per million events on an EPYC.
+#: A profile with more events than this has no clean step; the profiled steps are shown as recorded.
+#: The clean step takes 2.5 CPU seconds per million events on an EPYC.
 MOST_EVENTS = 2_000_000
-#: Cost of recording an event divided by its cost in a loop of one trivial call; used if the timed
-#: steps do not show the cost. In a real step, code and data have left the caches. Chosen by hand,
-#: by the measurements in ``recording``.
+#: Cost of recording an event in a step, divided by its cost in a loop of one trivial call; used if
+#: the timed steps do not show the cost. In a step, the profiler's code and data have left the
+#: caches. Chosen by hand, from the measurements in ``recording``.
 USUAL_TIMES = 2.0
-#: The profiler for which ``USUAL_TIMES`` is 1. Chosen by hand: an eager step showed 0.1.
+#: For this profiler an event costs as much as in the loop (factor 1, not ``USUAL_TIMES``). Chosen
+#: by hand: in an eager TensorFlow step an event cost 0.1 times as much as in the loop.
 TENSORFLOWS = "tf.profiler"
-#: If the thread of the timed steps ran for less than this share of them, even one step in ten may
-#: be disturbed, and the shortest step is used. Chosen by hand, from scripts beside four spinning
-#: processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18 ms.
+#: If the thread of the timed steps had a CPU for less than this share of the time, even the 10th
+#: percentile may be disturbed, and the shortest step is the target. Chosen by hand, from scripts
+#: beside four spinning processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18
+#: ms.
 STARVED = 0.5
-#: Slowdown of a thread if others share its core all the time, as a logarithm: 16 %. Chosen by hand,
-#: from eight programs beside four spinning processes per core.
+#: Slowdown of a thread while others always share its core, as a natural logarithm: 16 %. Chosen by
+#: hand, from eight programs beside four spinning processes per core.
 SHARED_CORE = 0.15
 
 
@@ -75,10 +84,11 @@ SHARED_CORE = 0.15
 class CleanLane:
     """The clean step of one device of a rank, or of the host if ``device`` is None.
 
-    ``windows`` (the steps) and ``stretches`` (time intervals, each in one part of the breakdown)
-    use a clock that counts clean time only. ``span`` is the length of the step with its 95 %
-    interval; ``parts`` has a span per part. ``recording`` is the time that recording took; it is
-    None if another tool recorded the profile. ``rare`` has the events of only some steps.
+    ``windows`` (start and end of each step) and ``stretches`` (time intervals, each in one part of
+    the breakdown) have times from which recording and disturbances are removed. ``span`` is the
+    length of the clean step with its 95 % interval; ``parts`` has such a length for each part.
+    ``recording`` is the time that the profiler took, None if another tool recorded the profile.
+    ``rare`` lists events that occur, or take long, in some steps only.
     """
 
     rank: int | None
@@ -94,16 +104,16 @@ class CleanLane:
 
     @cached_property
     def events(self) -> EventTable:
-        """Return the events with their times converted to clean time."""
+        """Return the events with start and duration on the clean clock."""
         return self._clock.moved(self._profiled)
 
     def at(self, instants_ns: Ints) -> Ints:
-        """Convert instants of the profile to the clock that counts clean time only."""
+        """Convert times of the profile to the clean clock."""
         return self._clock.at(instants_ns)
 
     @property
     def mean_step(self) -> MeanStep:
-        """Return the clean step with its parts in whole ns, summed over all windows."""
+        """Return the clean step: for each part the whole ns, summed over all steps."""
         spent = self.stretches.end_ns - self.stretches.start_ns
         totals = np.bincount(self.stretches.label, weights=spent).astype(np.int64).tolist()
         sums = {self.stretches.labels[label]: ns for label, ns in enumerate(totals) if ns}
@@ -120,16 +130,20 @@ class CleanLane:
 
 @dataclass(frozen=True)
 class _Clock:
-    """A piecewise linear map from profiled to clean time, with one piece per time interval."""
+    """Convert times of the profile to clean times.
+
+    ``knots_ns`` are the starts and ends of the time intervals of a step, ``clean_ns`` the clean
+    times of these. The clean time of another moment is interpolated linearly.
+    """
 
     knots_ns: Ints
     clean_ns: Ints
 
     @classmethod
     def of(cls, stretches: Stretches, left_ns: Ints) -> _Clock:
-        """Return the map that makes each time interval ``left_ns`` long, and keeps the gaps.
+        """Return the map that gives each time interval the length ``left_ns`` and keeps the gaps.
 
-        ``stretches`` (the intervals) are in order of time; ``left_ns`` has one entry for each.
+        ``stretches`` (the intervals) are sorted by time; ``left_ns`` has one entry for each.
         """
         start, end = stretches.start_ns, stretches.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
@@ -141,7 +155,7 @@ class _Clock:
         return cls(knots, first + np.cumsum(spent))
 
     def at(self, instants_ns: Ints) -> Ints:
-        """Convert profiled times to clean times."""
+        """Convert times of the profile to clean times."""
         if not len(self.knots_ns):
             return instants_ns
         place = np.searchsorted(self.knots_ns, instants_ns, side="right") - 1
@@ -156,19 +170,19 @@ class _Clock:
         return np.asarray(np.where(into == last - first, to_last, inside) + before + after)
 
     def moved(self, events: EventTable) -> EventTable:
-        """Return ``events`` with start and duration in clean time."""
+        """Return ``events`` with start and duration on the clean clock."""
         start, end = self.at(events.start_ns), self.at(events.end_ns)
         return events.with_columns({"start_ns": start, "dur_ns": end - start})
 
     def window(self, window: Window) -> Window:
-        """Return ``window`` with start and end in clean time."""
+        """Return ``window`` with start and end on the clean clock."""
         ends = self.at(np.array([window.start_ns, window.end_ns]))
         return replace(window, start_ns=int(ends[0]), end_ns=int(ends[1]))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The facts of a run that lstmprof recorded: run.json, and the timed iterations if any."""
+    """Data of a run that lstmprof recorded: run.json, and the timed iterations if it has any."""
 
     info: RunInfo
     iterations: Iterations | None
@@ -180,9 +194,10 @@ def clean_lane(
     device: int | None,
     measured: Measured | None,
 ) -> CleanLane:
-    """Return the clean step of ``device`` (None: the host) in ``windows``, all of one rank.
+    """Return the clean step of ``device``, or of the host if ``device`` is None.
 
-    ``measured`` is None for a profile that lstmprof did not record.
+    ``windows`` are the steps, all of one rank. ``measured`` is None if another tool recorded the
+    profile.
     """
     rank, count = windows[0].rank, len(windows)
     stretches = attributed(events, windows, rank)[device].by_time()
@@ -241,14 +256,14 @@ def clean_lane(
 def _disturbance(
     measured: Measured, share: float | None, timed: float | None, clean_ns: float
 ) -> Disturbance:
-    """Return what the timed iterations show about CPU contention.
+    """Return how uncertain the clean step is because programs shared the CPUs.
 
-    ``share`` is the share of the time in which the iterations' thread had a CPU. ``timed`` is the
-    step time that they show. Both are None if unknown. ``clean_ns`` is the clean step.
+    ``share`` is the share of the time in which the thread of the timed iterations had a CPU.
+    ``timed`` is the target for the clean step, from these iterations. Both are None if unknown.
+    ``clean_ns`` is the clean step.
 
-    If a run lacks CPUs for some of its time, it shares cores and caches in the rest, and its
-    threads wait for each other: with two threads, an op that both compute takes up to twice as
-    long.
+    If a run has too few CPUs for a part of its time, it shares cores and caches for the rest, and
+    its threads wait for each other: with two threads, an op on both takes up to twice as long.
     """
     iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
@@ -257,7 +272,7 @@ def _disturbance(
     if iterations is None or timed is None:
         return Disturbance(between=between)
     down = 0.0 if share is None else (1 - share) * (math.log(max(threads, 1)) + SHARED_CORE)
-    if clean_ns < 0.99 * timed:  # on a busy machine they do not limit the interval
+    if clean_ns < 0.99 * timed:  # on a busy machine, the iterations do not limit the interval
         return Disturbance(down, between=between)
     median = iterations.quantile_ns(0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)
@@ -269,13 +284,14 @@ class _Cost:
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # While a device works, the recording of host events costs it no time.
+        # Recording host events does not delay a device that is working, so its usual cost is 0.
         times = 1.0 if profiler == TENSORFLOWS else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
         own_ranges = costs.measured and not on_device
         self._what = recorded(slots.events, slots.stretches, own_ranges=own_ranges)
-        # Per slot: the cost of recording if an event costs 1 ns; the cost of lstmprof's own ranges.
+        # Means per slot: ``_of_events`` × (ns per event) is the cost of recording framework events;
+        # ``_of_ranges`` is the cost in ns of recording the ranges that the capture adds.
         self._of_events = self._mean(self._what.events.ns(costs.shape))
         self._of_ranges = self._mean(self._what.ranges.ns(costs.of_range))
 
@@ -284,7 +300,7 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of the time per event, which bounds the cost of recording.
+        """Return the 10th percentile of the time per recorded event: an upper bound for the cost.
 
         An event cannot take less time than its recording.
         """
@@ -299,11 +315,11 @@ class _Cost:
     def off(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording that each slot's ``times`` contain, and a summary.
+        """Return the cost of recording in each slot's time, and a summary of it.
 
-        The cost is chosen so that, if possible, the step without it takes ``timed``; at most
-        ``timed`` with ``only_bound``. The step is also limited to ``most``, the timed steps without
-        waits for a CPU: an op much longer than a thread may run at a time is interrupted in every
+        ``times`` has a time per slot. The cost per event is chosen so that the step without it
+        takes ``timed``; with ``only_bound``, at most ``timed``. The result is also at most ``most``
+        (timed steps without their waits for a CPU), because a very long op is interrupted in every
         step. ``timed`` and ``most`` are None if unknown.
         """
         share, steps = self._slots.share, self._slots.steps
@@ -322,7 +338,7 @@ class _Cost:
         recorded_ns = round(float(off @ share))
         rest = float((times - off) @ share)
         longest = min(n for n in (timed, most, math.inf) if n is not None)
-        if rest > longest:  # a step is not longer than the timed steps
+        if rest > longest:  # a clean step is not longer than the timed steps
             off = times - (times - off) * (longest / rest)
         recording = Recording(
             events=int(self._what.borders.sum()) / 2 / steps,
@@ -334,7 +350,7 @@ class _Cost:
 
 
 def _solved(left: Callable[[float], float], timed: float, high: float) -> float:
-    """Return the cost per event, from 0 to ``high``, at which the step comes nearest to ``timed``.
+    """Return the cost per event, from 0 to ``high``, at which the step is nearest to ``timed``.
 
     ``left(cost)`` is the step time that remains after this cost per event is subtracted.
     """

@@ -1,9 +1,9 @@
 """Break down the first step of a big profile before the rest of the profile is read.
 
-The ledger (time by part) of that step is computed like any other, from the events before the step's
-end. Only one number needs the whole profile: the longest time that counts as launch latency. It is
-at least ``LEAST_LATENCY_NS``. If a device idles for longer after a launch, it is unknown yet how
-much of this time is launch latency and how much is queued time; both become one part.
+The ledger (time by part) of the first step needs the events before the step's end, and one number
+from the whole profile: the longest time that counts as launch latency. This number is at least
+``LEAST_LATENCY_NS``. If a device idles for longer after a launch, it is still unknown how much of
+the idle time is launch latency and how much is queued time. These two parts are then shown as one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.formats.kineto.beginning import beginning
 
-#: The part that combines launch latency and queued time before the whole profile is read.
+#: The part "launch latency or queued", shown before the whole profile is read.
 LATENCY_OR_QUEUED = f"{LATENCY} or {QUEUED}"
 _NO_END_NS = 2**60
 
@@ -33,8 +33,8 @@ _NO_END_NS = 2**60
 class FirstStep:
     """The breakdown of the first step; ``lanes`` has one entry per device, or one for the host.
 
-    ``name`` is the name of the step's marker. ``read_bytes`` of the file's ``file_bytes`` were read
-    for it. ``device_names`` has a name for each device number.
+    ``name`` is the name of the step's marker. lstmprof read ``read_bytes`` of the file's
+    ``file_bytes``. ``device_names`` has a name for each device number.
     """
 
     name: str
@@ -45,7 +45,7 @@ class FirstStep:
 
 
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
-    """Return the breakdown of the first step of the profile at ``path``, from a part of the file.
+    """Return the breakdown of the profile's first step, reading only a part of the file ``path``.
 
     Return None if the step's events cannot be found without reading the whole file, and for all
     files except uncompressed Kineto files of at least ``least_bytes``.
@@ -64,9 +64,9 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Return the breakdown of ``step`` per device, with launch latencies of ``latency_ns`` at most.
+    """Return the breakdown of ``step`` per device; a launch latency is at most ``latency_ns``.
 
-    Longer idle time after a launch counts as queued.
+    Idle time later than ``latency_ns`` after a launch counts as queued.
     """
     waits = {
         lane.device: replace(waits_of(lane), latency_ns=latency_ns)
@@ -76,7 +76,7 @@ def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
 
 
 def _joined(lane: MeanStep) -> MeanStep:
-    """Return the step ``lane`` with launch latency and queued time combined in one part."""
+    """Return the breakdown ``lane`` with launch latency and queued time combined in one part."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns
@@ -84,9 +84,9 @@ def _joined(lane: MeanStep) -> MeanStep:
 
 
 def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
-    """Return whether the whole profile's ``ledger`` has the parts of ``first`` in its first step.
+    """Return whether ``first`` has the times of the first step in the whole profile's ``ledger``.
 
-    ``windows`` are the steps of the whole profile.
+    ``windows`` are the steps of the whole profile. Launch latency and queued time may be combined.
     """
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]

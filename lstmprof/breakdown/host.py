@@ -1,9 +1,10 @@
-"""The ledger (the parts of each step) of a CPU run, from its host threads.
+"""Divide the steps of a CPU run into parts, from what its host threads did.
 
-The innermost event of a thread at each instant decides the thread's state: an op that computes is
-busy in its category; an op that only calls other ops is ``dispatch``; a range without an op is
-``python``, or ``dispatch`` if only the framework runs in it. Then the threads are merged: if one
-computes, the step is busy, whatever the others do. Source: docs/ledger.md.
+At each instant, the innermost event of a thread decides what the thread does. In an op that
+computes, it is busy in the op's category. In an op that only calls other ops, it is in
+``dispatch``. In a range without an op, it is in ``python``, or in ``dispatch`` if only the
+framework runs in the range. Then the threads are merged: if one thread computes, the step is busy,
+whatever the other threads do. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → names of ranges in lstmprof's own captures in which no Python of the user runs. The
-#: first name found in a profile is used. In the backward pass, PyTorch's autograd and Chainer walk
-#: their graphs. In other frameworks a step is one call of a compiled function, which has its own
-#: range since version 4 of lstmprof's table format.
+#: Framework → names of the ranges of lstmprof's captures in which no Python of the user runs. If
+#: several are listed, the first name that the profile contains is used. In the backward pass,
+#: PyTorch's autograd and Chainer walk their graphs. In other frameworks a step is one call of a
+#: compiled function, which has its own range since version 4 of lstmprof's table format.
 _OF_FRAMEWORK = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
@@ -38,40 +39,42 @@ _OF_FRAMEWORK = {
 }
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: XLA's copy instruction, and the event of the executor that runs instructions on a CPU.
+#: Name of XLA's copy instruction, and name of the event around all instructions that XLA runs on a
+#: CPU.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
-#: Times up to this fit int64.
+#: Times must stay below this, so that sums fit int64.
 _MOST_NS = 2**62
 
 
 def framework_ranges(info: RunInfo) -> tuple[str, ...]:
-    """Return the names of the ranges of a run in which no Python of the user runs."""
+    """Return the names of the ranges in which no Python of the user runs."""
     captured = info.source == CAPTURED
     return _OF_FRAMEWORK.get(str(info.framework), ()) if captured else ()
 
 
 def computing(events: EventTable) -> Flags:
-    """Return for each row whether it is an op that computes on the host.
+    """Return a mask of the ops that compute on the host.
 
-    An op that computes has a category; an op that only arranges work has none. If its rank launched
-    unrecorded device work, the device computed, not the op.
+    These ops have a category; ops that only call other ops have none. If the op's rank launched
+    kernels, the mask is False: then the device computed.
     """
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
 
 
 def _launches_unseen_work(events: EventTable) -> Flags:
-    """Return for each row whether its rank has kernel launches in the profile."""
+    """Return a mask of all events of ranks that have kernel launches."""
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
     rank = events.ints("rank", UNKNOWN)
     return np.asarray(np.isin(rank, np.unique(rank[calls])), dtype=np.bool_)
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return ``threads.innermost`` for each thread of ``rows``, one after the other.
+    """Return the innermost event at each time, for one thread of ``rows`` after another.
 
-    All threads are computed at once; the times of each thread are shifted behind those of the last.
+    The times of each thread are moved to after those of the previous thread, so that one call of
+    ``threads.innermost`` is enough for all threads.
     """
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
@@ -92,9 +95,9 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the row that owns each instant of ``rank``'s host; instants without an event are gone.
+    """Return which event decides what ``rank``'s host does, for each instant with an event.
 
-    ``computes`` and ``state`` have one entry per row (``computing``, ``threads.state_codes``).
+    ``computes`` and ``state`` have one entry per event (``computing``, ``threads.state_codes``).
     """
     thread = thread_ids(events)
     rows = events.of_rank(rank)
@@ -108,12 +111,12 @@ def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: I
 
 
 def with_whole_copies(events: EventTable, lanes: Segments, computes: Flags) -> Segments:
-    """Return ``lanes`` in which a copy that XLA divides among threads owns all of its time.
+    """Return ``lanes`` with the whole time of each copy that XLA divides among threads.
 
-    The copy's event ends with the part of the thread that began it. The executor returns when the
-    other parts are done, which have no events. So XLA is copying between a copy and the next
-    instruction while no instruction runs. Source: a sampler on jax 0.11, whose samples are all in
-    ``CopyThunk`` there.
+    The copy's event covers only the share of the thread that began it; the shares of other threads
+    have no events. No ``ThunkExecutor::Execute`` runs until all shares are done. So time between a
+    copy and the next instruction belongs to the copy if no ``Execute`` runs. Source: stack samples
+    of jax 0.11, which are all in ``CopyThunk`` at such times.
     """
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(lanes.owner) < 3:

@@ -1,9 +1,9 @@
 """The ledger: every nanosecond of a step on each device, counted once.
 
-Reads linked and categorised events. Returns rows (rank, step, device, state, part, ns): the
-attribution of time (``attribution``), summed by part. The rows of one device in one step sum to
-exactly the step's length. A rank with device activities has rows for each device. Any other rank
-has rows for its host threads together, with ``device`` null.
+Sums the attributed time intervals (``attribution``) by part. Returns rows (rank, step, device,
+state, part, ns). The rows of one device in one step sum to exactly the step's length. A rank with
+device activities has rows for each device. Any other rank has rows for its host threads together,
+with ``device`` null.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ READS = (
     *("correlation_id", "launch_id", "category"),
 )
 
-#: (index of the rank in ``_Sums.ranks``, device, index of the window)
+#: (index of the rank in ``_Sums.ranks``, device or None for the host, index of the step)
 _Place = tuple[int, int | None, int]
 
 
 def ledger(
     events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
-    """Return the ledger of ``windows`` (steps): a row per step, device and part; ``SCHEMA``.
+    """Return the ledger of the steps ``windows``: a row per step, device and part; ``SCHEMA``.
 
     Parts without time have no row. If ``events`` are only a part of the profile, ``waits`` has the
     waits of the devices in the whole profile.
@@ -70,8 +70,8 @@ def ledger(
 def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_EVENTS) -> pa.Table:
     """Return the ledger of ``packed``, batch by batch if it has more than ``size`` events.
 
-    Each batch adds its share of every window that it overlaps. Before that, the devices' waits
-    (since when a device is idle, how long launches take) are computed from the whole profile.
+    A batch is a part of the profile; the ledger sums its time in each step. The devices' waits
+    (since when a device is idle, how long launches take) are computed from the whole profile first.
     """
     batches, sums = Batches(packed, size, READS), _Sums(windows)
     if not batches.divisible:
@@ -83,7 +83,7 @@ def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_E
 
 
 class _Sums:
-    """Nanoseconds by rank, device, window and part."""
+    """Nanoseconds by rank, device, step and part, summed batch by batch."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = windows
@@ -100,10 +100,11 @@ class _Sums:
         within: tuple[int, int] | None,
         waits: AllWaits,
     ) -> None:
-        """Add the time of ``events`` in the windows.
+        """Add the time of ``events`` in the steps.
 
-        ``within`` is the (start, end) of a batch, to which the windows are clipped; None: no batch.
-        ``waits`` has the waits of each device in the whole profile, by rank.
+        ``within`` is the (start, end) of the batch, to which the steps are clipped; None if
+        ``events`` are the whole profile. ``waits`` has the waits of each device in the whole
+        profile, by rank.
         """
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
@@ -139,14 +140,14 @@ def _meets(window: Window, within: tuple[int, int] | None) -> bool:
 
 
 def _summed(stretches: Stretches, windows: int) -> Ints:
-    """Return an array of nanoseconds with one row per window and one column per label."""
+    """Return an array of nanoseconds with one row per step and one column per (state, part)."""
     spent = np.zeros((windows, len(stretches.labels)), dtype=np.int64)
     np.add.at(spent, (stretches.window, stretches.label), stretches.end_ns - stretches.start_ns)
     return spent
 
 
 def _labels(categories: list[str]) -> list[tuple[str, str]]:
-    """Return all possible (state, part) pairs in the table's order.
+    """Return all possible (state, part) pairs in the order of the table's rows.
 
     ``categories`` are the parts of busy time.
     """

@@ -1,7 +1,6 @@
-"""The mean step: the ledger of a run's steps, averaged for reading.
+"""The mean step: the ledger of a run's steps, averaged.
 
-Reads the ledger. A part that a step does not have counts as 0. ``clean_step`` computes the step
-without disturbances.
+A part that a step does not have counts as 0. ``clean_step`` computes the step without disturbances.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
 
 
 def device_word(name: str) -> str:
-    """Return ``GPU`` if the ``name`` of a device shows that it is one, else ``device``."""
+    """Return ``GPU`` if the device's ``name`` shows that the device is a GPU, else ``device``."""
     return "GPU" if _GPU.search(name) else "device"
 
 
@@ -51,9 +50,9 @@ def lane_words(rank: int | None, device: int | None) -> str:
 class Recording:
     """Time that the profiler took in a mean step to record ``events`` events, ``event_ns`` each.
 
-    ``ns`` is the time that lstmprof subtracts. It may be less than the product, because no more is
-    subtracted from a time interval than its length. ``measured`` is True if this capture measured
-    the cost of an event.
+    ``ns`` is the time that lstmprof subtracts. It may be less than ``events`` × ``event_ns``,
+    because lstmprof subtracts no more from a time interval than the interval's length. ``measured``
+    is True if this capture measured the cost of an event.
     """
 
     events: float
@@ -126,14 +125,14 @@ def _mean_step(rank: int | None, device: int | None, rows: list[dict[str, object
     return MeanStep(rank, device, steps, sum(total.values()), in_reading_order(total))
 
 
-#: The order of the states for reading.
+#: The order of the states in tables.
 _STATES = ("busy", "idle")
 
 
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Return ``parts``, {(state, part): ns}, as tuples (state, part, ns) in reading order.
+    """Return ``parts`` ({(state, part): ns}) as a sorted tuple of (state, part, ns).
 
     Busy parts come before idle parts, and the largest part of each state first.
     """
@@ -146,9 +145,10 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Return each of ``totals`` divided by ``steps``, as integers that sum to the rounded mean sum.
+    """Return each of ``totals`` divided by ``steps``, rounded to integers.
 
-    Uses the method of the largest remainder (Hamilton).
+    The results sum to the rounded ``sum(totals) / steps``: method of the largest remainder
+    (Hamilton).
     """
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)

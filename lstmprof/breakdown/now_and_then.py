@@ -1,9 +1,9 @@
 """Find events that occur, or take long, in some steps only: the clean step may hide them.
 
-An event counts if it occurs in less than half of the steps. A more frequent event counts if it
-takes much longer in some steps, and if its extra time is most of the difference between the steps:
-for example, a wait for input in every third step. Preemptions by other processes hit different
-events in each step, and do not count.
+An event is listed if it occurs in less than half of the steps. A more frequent event is listed if
+it takes much longer in some steps, and if its extra time is most of the difference between the
+steps: for example, a wait for input in every third step. Preemptions by other processes hit
+different events in each step, so they are not listed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from lstmprof.events.threads import STATES, state_codes
 
 #: An event that occurs in a smaller share of the steps is rare.
 RARE_SHARE = 0.5
-#: A rare event is listed if it takes this share of a clean step.
+#: A rare event is listed if it takes at least this share of a clean step.
 LEAST_RARE_SHARE = 0.02
-#: An event is long in a step if it takes this many times its usual time.
+#: An event is long in a step if it takes more than this many times its usual time.
 LONG = 3
-#: An event that is long in some steps is listed if its extra time is at least ``MOST`` of the
-#: difference between steps, and at least ``BEYOND`` times the event's usual share of a step. The
-#: second condition is needed because preemptions hit the longest op most often.
+#: An event that is long in some steps is listed if its share of the extra time of all steps is at
+#: least ``MOST``, and at least ``BEYOND`` times its usual share of a step. The second condition is
+#: needed because preemptions hit the longest op most often.
 MOST, BEYOND = 0.5, 4
-#: The name of the time between the ops of a step.
+#: The name of the time of a step in which no op runs.
 BETWEEN = "Python between the ops"
 
 
@@ -59,7 +59,7 @@ def now_and_then(
 ) -> tuple[Rare, ...]:
     """Return events on which some steps spend time that other steps do not, longest first.
 
-    ``slot`` has the slot of each event: a number that matching events of different steps share
+    ``slot`` has a number for each event; matching events of different steps have the same
     (``slots``). ``step_ns`` is the clean step including the cost of recording. The ``quantile`` of
     an event's times is its usual time. With ``on_device``, calls in which the host waits for its
     device do not count. With ``foreign`` (another tool made the profile), an event may be long in
@@ -85,7 +85,7 @@ def _of_few_steps(
 ) -> list[Rare]:
     """Return events of ``least_ns`` or longer whose names occur in less than half of the steps.
 
-    Events inside another such event are left out.
+    An event inside another such event is not listed.
     """
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
@@ -137,7 +137,7 @@ def _long_in_some(
 
 
 def _quantiles(groups: Groups, values: Ints, quantile: float) -> np.ndarray:
-    """Return the ``quantile`` of ``values`` in each group; between two values, the lower one."""
+    """Return the ``quantile`` of ``values`` in each group; if between two values, the lower one."""
     order = np.lexsort((values, groups.of))
     sizes = groups.sizes()
     first = np.cumsum(sizes) - sizes

@@ -1,16 +1,16 @@
-"""Subtract the profiler's own time from each time interval (stretch) of the profiled steps.
+"""Compute the profiler's own time in each time interval (stretch) of the profiled steps.
 
-Recording an event costs time before its noted start, between start and end, and after its noted
-end. Only the second part is inside the event; the others lie around it, for example in a gap
-between two ops (``Cost``). The ranges that lstmprof's capture adds cost more than an op, because
-the timed steps do not have these ranges (``Costs``).
+Recording an event costs time before its recorded start, between start and end, and after its
+recorded end. Only the time between start and end is inside the event; the other two parts lie
+around it, for example in a gap between two ops (``Cost``). The ranges that lstmprof's capture adds
+cost more than an op, because the timed steps do not have these ranges (``Costs``).
 
-A loop of one trivial call shows the least cost of an event: in a real step, the profiler's code and
-data have left the caches. An event of torch.profiler took 0.7 to 0.9 µs in such a loop, and 1.2 µs
-if the loop also read 256 KB. It took 1.4 to 1.9 µs of CPU time in the steps of
-torch-lstmcell-basic, and 0.7 to 1.5 µs in those of torch-lstmcell-fused (torch 2.13, Xeon with two
-CPUs, load 2 to 4, alternating with the same steps undisturbed). So the timed steps decide the cost
-of an event (``clean_step``), up to the highest cost that was measured.
+A loop of one trivial call shows the least cost of an event. In a real step an event costs more,
+because the profiler's code and data have left the caches. An event of torch.profiler took 0.7 to
+0.9 µs in such a loop, and 1.2 µs if the loop also read 256 KB. It took 1.4 to 1.9 µs of CPU time in
+the steps of torch-lstmcell-basic, and 0.7 to 1.5 µs in those of torch-lstmcell-fused (torch 2.13,
+Xeon with two CPUs, load 2 to 4, alternating with unprofiled steps). So ``clean_step`` derives the
+cost of an event from the timed steps, up to the highest cost that was measured.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from lstmprof.events.threads import thread_ids
 from lstmprof.runs.fields import RecordingInfo
 from lstmprof.runs.metadata import RunInfo
 
-#: Cost of recording one event on a host if no run shows it. Measured on an EPYC (torch 2.13,
-#: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms
-#: profiled, in a loop that does nothing else.
+#: Cost (ns) of recording one event on a host, if the run did not measure it. Measured on an EPYC
+#: (torch 2.13, torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms without and
+#: 9.7 ms with the profiler, in a loop that does nothing else.
 RECORDING_NS = 180
-#: Profiler → cost of one event, for profilers with a lower cost. Measured on the same EPYC: a
-#: jitted product of one element takes 3.2 µs undisturbed and 4.8 µs profiled, 14 events (jax 0.10);
-#: an eager product in TensorFlow 2.21 takes 5.2 µs and 5.7 µs, 8 events.
+#: Profiler → cost of one event in ns, for profilers with a lower cost. Measured on the same EPYC: a
+#: jitted product of one element takes 3.2 µs without and 4.8 µs with the profiler, for 14 events
+#: (jax 0.10); an eager product in TensorFlow 2.21 takes 5.2 µs and 5.7 µs, for 8 events.
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: Upper bounds for the cost of an event: in ns, and relative to its cost in the loop. Measured as
-#: CPU time of steps of five implementations, profiled and not, on that EPYC beside five other
-#: processes: 1.6 to 2.3 µs per event for torch.profiler, 1.5 to 2.0 for jax.profiler, 3.0 to 3.1
-#: for tf.profiler; on the Xeon above 1 to 2.7 times the loop for torch.profiler, 2.1 to 2.6 times
-#: for tf.profiler.
+#: The cost of an event is at most this many ns, or this many times its cost in the loop, whichever
+#: is more. Measured as CPU time of steps of five implementations, with and without the profiler, on
+#: that EPYC beside five other processes: 1.6 to 2.3 µs per event for torch.profiler, 1.5 to 2.0 for
+#: jax.profiler, 3.0 to 3.1 for tf.profiler. On the Xeon above, an event cost 1 to 2.7 times as much
+#: as in the loop for torch.profiler, and 2.1 to 2.6 times for tf.profiler.
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
-#: Ranges that a capture writes around a step and its phases.
+#: Names of the ranges that a capture writes around a step and around its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
-#: Parts in which a device waits and no host keeps it waiting.
+#: Parts of idle time in which no host thread keeps the device waiting.
 _NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Nanoseconds of recording one event: before its begin, inside it, after its end."""
+    """The profiler's cost of one event in ns: before its start, inside it, and after its end."""
 
     before_ns: float
     inside_ns: float
@@ -57,7 +57,7 @@ class Cost:
 
     @property
     def ns(self) -> float:
-        """Return the sum of the three."""
+        """Return the sum of the three parts."""
         return self.before_ns + self.inside_ns + self.after_ns
 
     def times(self, factor: float) -> Cost:
@@ -69,9 +69,9 @@ class Cost:
 class Costs:
     """The cost of recording one event: between ``least_ns`` and ``most_ns``, usually ``usual_ns``.
 
-    ``shape`` is a cost of 1 ns in total, which shows when the time is spent. ``of_range`` is the
-    cost of one of the capture's own ranges. ``measured`` is whether this capture measured the
-    costs.
+    ``shape`` divides a cost of 1 ns into the time before, inside and after an event. ``of_range``
+    is the cost of one of the capture's own ranges. ``measured`` is True if this capture measured
+    the costs.
     """
 
     shape: Cost
@@ -83,7 +83,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the cost of recording: medians of the rounds in run.json, else a measured default."""
+    """Return the costs of recording: the median of run.json's rounds, or a measured default."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -97,7 +97,10 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of an event in the loop; without places, half lies before and half after."""
+    """Return the cost of an event in the loop that a round measured.
+
+    If run.json does not have the time before the event, the cost outside the event is halved.
+    """
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)
@@ -116,9 +119,10 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """Counts per stretch: events of its thread that begin at its end, and that end at its begin.
+    """How many recorded events border on each time interval (stretch).
 
-    ``own`` counts the borders that the stretch shares with its own event: 0, 1 or 2.
+    ``before``: events that begin at the interval's end. ``after``: events that end at its start.
+    ``own``: 0, 1 or 2 borders that the interval shares with the event that it belongs to.
     """
 
     before: Ints
@@ -126,7 +130,7 @@ class Borders:
     after: Ints
 
     def ns(self, cost: Cost) -> np.ndarray:
-        """Return the time of recording in each stretch, if each event costs ``cost``."""
+        """Return the ns of recording in each time interval, if each event costs ``cost``."""
         return np.asarray(
             self.before * cost.before_ns
             + self.own * cost.inside_ns / 2
@@ -136,23 +140,24 @@ class Borders:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded in each stretch: the framework's events, and the capture's own ranges."""
+    """What was recorded around each time interval: framework events, and the capture's ranges."""
 
     events: Borders
     ranges: Borders
 
     @property
     def borders(self) -> Ints:
-        """Return the number of begins and ends that were recorded in each stretch."""
+        """Return the number of starts and ends of events that border on each time interval."""
         return np.asarray(
             self.events.before + self.events.after + self.ranges.before + self.ranges.after
         )
 
 
 def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> Recorded:
-    """Return what was recorded in each of ``stretches``; ``own_ranges``: count a capture's ranges.
+    """Return how many events were recorded in each of the time intervals ``stretches``.
 
-    Nothing is recorded in a device's wait that a faster host would not shorten.
+    ``own_ranges``: count the capture's own ranges separately from the framework's events. The count
+    is 0 for the idle time of a device that a faster host would not shorten.
     """
     thread = thread_ids(events)
     on_host = (thread >= 0) & ~events.is_kind("overhead")
@@ -192,7 +197,7 @@ def _borders(events: EventTable, stretches: Stretches, chosen: Flags, host: Flag
 
 
 def _met(thread: Ints, noted_ns: Ints, own: Ints, met_ns: Ints) -> Ints:
-    """Return for each pair (own, met) how many pairs (thread, noted) equal it."""
+    """Return for each pair (own, met) how many of the pairs (thread, noted) are equal to it."""
     place = numbered(np.concatenate([thread, own]), np.concatenate([noted_ns, met_ns]))
     times = np.bincount(place[: len(thread)], minlength=int(place.max(initial=-1)) + 1)
     return np.asarray(times[place[len(thread) :]], dtype=np.int64)

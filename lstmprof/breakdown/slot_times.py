@@ -1,6 +1,6 @@
 """The time of each slot in each step, and its time without disturbances.
 
-A slot is an event that recurs in the steps (``slots``), on one device or on the host ("lane").
+A slot is an event that recurs in the steps (``slots``), on one device or on the host.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]
 
-#: If the numbers of events of steps differ by more than this share, the steps may do different
-#: work: variable lengths, logging. TensorFlow's profiler omits short ops, so its steps differ as
-#: well: those of 16 samples by up to 74 %.
+#: If the numbers of events of two steps differ by more than this share, the steps may do different
+#: work, such as sequences of another length or logging. Steps in TensorFlow's profiles often differ
+#: (those of 16 samples by up to 74 %), because the profiler omits short ops.
 VARYING_SHARE = 0.05
-#: Slots with one name and shapes are disturbed if their middle median is this many times their
-#: lower quartile, and if there are at least this many. Chosen by hand.
+#: At least ``LEAST_ALIKE`` slots with the same name and shapes are taken as disturbed if the median
+#: of their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
+#: Chosen by hand.
 SPREAD, LEAST_ALIKE = 3, 8
-#: A wait that is long in some steps counts with its mean if it is long in this many steps or this
-#: share of them, and takes this share of the step. Chosen by hand, on simulated stalls.
+#: The time of a slot in which a device or host waits is its mean, not its low percentile, if the
+#: wait is long in at least ``STALL_STEPS`` steps and in ``STALL_SHARE`` of the steps, and if the
+#: extra time is at least ``LEAST_STALL`` of the step. Chosen by hand, on simulated stalls.
 STALL_STEPS, STALL_SHARE, LEAST_STALL = 2, 0.2, 0.05
-#: All such waits together are this share of the excess of all waits, and this share of the step.
+#: In addition, all these waits together must have at least ``MOST_OF_EXCESS`` of the extra time of
+#: all waits, and ``LEAST_STALLED`` of the step.
 MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
 
 
 class SlotTimes:
-    """The time of each slot in each step, on one device or on the host.
+    """The time of each slot (an event that recurs) in each step, on one device or on the host.
 
     A "cell" is one slot in one step; arrays named ``…cell…`` have one entry per cell.
     """
@@ -65,7 +68,8 @@ class SlotTimes:
         self.sorted_ns = self.cell_ns[self._order]
         self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
-        # A gap may have several labels: the label of its longest stretch is used.
+        # A gap may have several labels (causes of the wait): its slot gets the label of the longest
+        # interval.
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
         self.label[self.slot[by_length]] = stretches.label[by_length]
@@ -73,10 +77,11 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the gaps of length 0 that count: those of slots with long gaps in few steps.
+        """Return the cells of gaps of length 0 that count as a time of their slot.
 
-        If the host is disturbed, a device waits where it does not wait in other steps. A short gap
-        may be before one activity in some steps and before its neighbour in others.
+        They count for slots whose gap is long but absent in most steps, because a disturbed host
+        makes a device wait where it does not wait in other steps. They do not count for short gaps,
+        which come before one activity in some steps and before its neighbour in others.
         """
         present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
@@ -92,26 +97,28 @@ class SlotTimes:
 
     @property
     def vary(self) -> bool:
-        """Return whether the steps' numbers of events differ, so that their work may differ."""
+        """Return whether the steps' numbers of events differ so much that their work may differ."""
         starts = np.sort(self.events.start_ns)
         ends = [(w.start_ns, w.end_ns) for w in self._windows]
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
         return max(counts) > (1 + VARYING_SHARE) * min(counts)
 
     def of_some_steps_ns(self, times: Floats) -> float:
-        """Return the time per mean step of slots that at most half of the steps have; 0 if small.
+        """Return the time per mean step of slots that at most half of the steps have.
 
-        Such slots have events without a partner in other steps, because a profiler omits ops.
+        Such slots are often events without a partner in other steps, because a profiler omits ops.
+        Return 0 if the time is less than ``LEAST_STALLED`` of the step.
         """
         some = 2 * self.present <= self.steps
         ns = float(times[some] @ self.share[some])
         return ns if ns >= LEAST_STALLED * float(times @ self.share) else 0.0
 
     def beyond(self, longest_ns: float) -> Flags:
-        """Return the slots of steps that do something extra for longer than ``longest_ns``.
+        """Return a mask of the slots that only occur in steps with much extra work.
 
-        If that is the longest timed iteration, no timed iteration did the same: the first call of
-        an evaluation compiles it. Extra are slots of half of the steps or fewer.
+        Slots that at most half of the steps have are extra work. A step has much of it if they take
+        longer than ``longest_ns``. If ``longest_ns`` is the longest timed iteration, no timed
+        iteration did this work. An example is the first call of an evaluation, which compiles it.
         """
         some = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), some[self.slot_of_cell]
@@ -120,15 +127,16 @@ class SlotTimes:
         return np.asarray(some & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
 
     def means(self) -> Floats:
-        """Return the mean time of each slot in the steps that have it."""
+        """Return the mean time of each slot over the steps that have the slot."""
         sums = np.bincount(self.slot_of_cell, weights=self.cell_ns, minlength=self.count)
         return np.asarray(sums / np.maximum(self.present, 1))
 
     def undisturbed(self, quantile: float) -> Floats:
-        """Return this quantile of each slot's times, or of similar slots if all are disturbed.
+        """Return the ``quantile`` of each slot's times over the steps, as its undisturbed time.
 
-        Threads that wait for each other at every op have no undisturbed step on a busy machine. But
-        among a hundred ops with the same name and shapes, some are undisturbed.
+        If threads wait for each other at every op, a busy machine disturbs an op in every step. But
+        among a hundred ops with the same name and shapes, some are undisturbed. So the disturbed
+        slots get the lower quartile of the shortest times of such ops.
         """
         times, medians = self.quantiles(quantile), self.quantiles(0.5)
         least = self.quantiles(0.0)
@@ -149,7 +157,7 @@ class SlotTimes:
         return np.asarray(np.where(disturbed, usual, times))
 
     def quantiles(self, quantile: float) -> Floats:
-        """Return this quantile of each slot's times in the steps that have it."""
+        """Return the ``quantile`` of each slot's times over the steps that have the slot."""
         at = quantile * (self.present - 1)
         low = np.floor(at).astype(np.int64)
         high = np.minimum(low + 1, self.present - 1)
@@ -157,10 +165,11 @@ class SlotTimes:
         return np.asarray(below + (at - low) * (above - below))
 
     def stalls(self, times: Floats, *, of_input: bool) -> Flags:
-        """Return a mask of the slots that wait long in some steps and take ``times`` in others.
+        """Return a mask of the slots with waits that are long in some steps only (see STALL_STEPS).
 
-        Host work never counts, because a busy machine makes it longer. With ``of_input``, only
-        waits for the input count, because on a busy machine threads wait for others in any step.
+        ``times`` has each slot's usual time. Host work never counts, because a busy machine makes
+        it longer. With ``of_input``, only waits for the input count, because on a busy machine
+        threads wait for each other in any step.
         """
         means, long = self.means(), self.cell_ns > SPREAD * times[self.slot_of_cell]
         often = np.bincount(self.slot_of_cell[long], minlength=self.count)
@@ -183,10 +192,10 @@ class SlotTimes:
         return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
 
     def spread(self, times: Floats) -> Ints:
-        """Return whole ns for each time interval, so that each slot takes ``times`` in each step.
+        """Return new lengths of the time intervals in whole ns, so that each cell takes ``times``.
 
-        Gaps of a device take this time on average. The longest gaps are cut, because a long gap has
-        other causes than a short one.
+        The gaps of a device take ``times`` only in the mean of the steps: the longest gaps are
+        shortened, because a long gap has other causes than a short one.
         """
         here = self.cell_of[: len(self.slot)]
         cells_ns = self._cut(times) if self._on_device else times[self.slot_of_cell]
@@ -194,9 +203,10 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cut(self, times: Floats) -> Floats:
-        """Return each cell's time, limited to one length per slot so that the mean is ``times``.
+        """Return a time for each cell, so that the mean of each slot is its value in ``times``.
 
-        Busy cells take ``times``. If all cells together are too short, they are scaled.
+        In a busy slot, every cell gets the mean. In an idle slot, the cells that are longer than
+        some length are cut to that length. If the cells are too short for that, they are scaled.
         """
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
@@ -213,7 +223,10 @@ class SlotTimes:
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return the times of ``slots`` (rows) in each step; infinite if a step lacks the slot."""
+        """Return the times of ``slots``: one row per slot, one column per step.
+
+        The time is infinite if the step does not have the slot.
+        """
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]
@@ -224,18 +237,21 @@ class SlotTimes:
 
 
 Z95 = 1.96
-#: Standard deviation of the logarithm of the step of processes that run the same code with one
-#: thread, on a quiet machine. Measured on 25 processes of torch-lstmcell-fused.
+#: Standard deviation of the natural logarithm of the step time, between processes that run the same
+#: code with one thread on a quiet machine. Measured on 25 processes of torch-lstmcell-fused.
 BETWEEN_PROCESSES = 0.03
-#: The same for several threads on a CPU, which may or may not share a core. Measured on four quiet
-#: processes of two PyTorch scripts each, with two threads on two CPUs: 0.20 and 0.23.
+#: The same deviation for code with several threads on CPUs, as two threads may share a core.
+#: Measured on two PyTorch scripts with two threads on two CPUs, four quiet processes each: 0.20 and
+#: 0.23.
 BETWEEN_THREADED = 0.2
-#: With at least this many processes, their own spread is used.
+#: With at least this many processes, ``BETWEEN_PROCESSES`` is used even for several threads,
+#: because the resampled processes already show how much processes differ.
 CLUSTERS = 3
-#: Sum of the medians over that of the 10th percentiles on a quiet machine, in logarithms. Measured
-#: on two PyTorch scripts: 0.09 and 0.12.
+#: How much longer the sum of the slots' medians is than the sum of their 10th percentiles on a
+#: quiet machine, as a natural logarithm. Measured on two PyTorch scripts: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
-#: Resamples of the bootstrap, and the slots that it resamples, the largest first.
+#: Number of bootstrap resamples, and of the slots that are resampled (the slots with the most
+#: time).
 RESAMPLES, MOST_RESAMPLED = 60, 4_000
 
 
@@ -250,9 +266,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How the clean times were computed: a quantile, minus ``off``; the mean for ``stalls``.
+    """How the clean times were computed: a quantile minus ``off`` (the cost of recording) per slot.
 
-    ``times`` are the clean times. ``round_of`` has the round of each step, None if there is one.
+    The slots of the mask ``stalls`` have their mean, not the quantile. ``times`` are the clean
+    times of the slots. ``round_of`` has each step's round (process); None if all steps are of one
+    process.
     """
 
     times: Floats
@@ -264,11 +282,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Further uncertainties of a clean step, in logarithms.
+    """Further uncertainties of a clean step, as natural logarithms of ratios.
 
-    ``down``: by how much shared CPUs may have made it too long. ``most`` limits the interval from
-    slots and bootstrap, because the timed iterations vary no more. ``between``: standard deviation
-    between processes of the same code.
+    ``down``: by how much the clean step may be too long because CPUs were shared. ``most``: upper
+    limit of the uncertainty from the bootstrap, because the timed iterations vary no more.
+    ``between``: standard deviation between processes of the same code.
     """
 
     down: float = 0.0
@@ -280,7 +298,7 @@ Parts = tuple[tuple[tuple[str, str], Span], ...]
 
 
 def spans_of(slots: SlotTimes, of: Estimate, disturbance: Disturbance) -> tuple[Span, Parts]:
-    """Return the span of the step, and of each label that has time."""
+    """Return the length of the step with its 95 % interval, and that of each part that has time."""
     share, labels = slots.share, slots.stretches.labels
     taken = slots.spread(of.times)
     per_label = np.bincount(slots.stretches.label, taken, minlength=len(labels)) / slots.steps
@@ -311,9 +329,9 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return by how much the step may be too long and too short (95 %), in logarithms.
+    """Return by how much (95 %) the step may be too long and too short, as natural logarithms.
 
-    The second value has the errors for each label.
+    The second element of the result has these two values for each label (part).
     """
     labels = len(slots.stretches.labels)
     chosen = np.argsort(-of.times * slots.share, kind="stable")[:MOST_RESAMPLED]
@@ -324,7 +342,7 @@ def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
     for number in range(RESAMPLES + 1):
         picked = generator.integers(0, len(rounds), len(rounds))
         steps = [rounds[p][generator.integers(0, len(rounds[p]), len(rounds[p]))] for p in picked]
-        # the first entry is the estimate itself
+        # number 0 is the estimate itself: all steps, without resampling
         steps = steps if number else [np.arange(slots.steps)]
         drawn = np.sort(table[:, np.concatenate(steps)], axis=1)
         present = np.isfinite(drawn).sum(axis=1)
@@ -340,7 +358,7 @@ def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
 
 
 def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
-    """Return the places of the steps of each round."""
+    """Return for each round (process) the indices of its steps."""
     if not round_of or len(round_of) != steps:
         return [np.arange(steps)]
     numbers = np.array(round_of)
@@ -348,7 +366,10 @@ def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
 
 
 def _pivot(values: Floats) -> _Error:
-    """Return the logarithms of high over estimate, and estimate over low; the estimate is first."""
+    """Return log(high / estimate) and log(estimate / low) for the 95 % interval of ``values``.
+
+    The first of ``values`` is the estimate, the others are resamples.
+    """
     estimate, (low, high) = float(values[0]), np.percentile(values[1:], (2.5, 97.5))
     if estimate <= 0 or low <= 0:
         return 0.0, 0.0

@@ -1,11 +1,11 @@
 """Match the events of one step with those of the other steps; matching events have the same slot.
 
-The slot of a host event consists of its parent's slot, its name, kind and shapes, and its position
-among its parent's events. The slot of a device activity consists of the slot of its launch and its
-position among the activities of that launch. The children of a slot are matched one to one if every
-step has the same sequence; else by the longest common subsequence (rapidfuzz), and remaining events
-by name and occurrence. All threads except the step's own count as one, because thread pools move
-work between threads.
+The slot of a host event is given by its parent's slot, its name, kind and shapes, and its position
+among its parent's events. The slot of a device activity is given by the slot of its launch and its
+position among the activities of that launch. If a parent's children are the same sequence in every
+step, they are matched by position. Otherwise they are matched by the longest common subsequence
+(rapidfuzz), and the remaining events by name and occurrence. All threads except the step's own
+thread count as one, because thread pools move work between threads.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Sequences whose lengths have a larger product are matched by occurrence. The match keeps one bit
-#: per pair: 25 MB at this size.
+#: If the lengths of two sequences have a larger product, their events are matched by occurrence,
+#: because the subsequence needs one bit per pair: 25 MB at this size.
 MOST_PAIRS = 200_000_000
-#: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, addresses, and the
-#: number of a step.
+#: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses, and
+#: a step number at the end.
 VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
-#: Parents of events without one: events of the step's thread, of other threads, and activities
-#: without a known launch.
+#: Stand for the parent of an event without a parent: on the step's own thread, on another thread,
+#: and for an activity whose launch is unknown.
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Slots:
-    """The slot of each stretch of time, and what it is like; ``of_event`` has one per event.
+    """The slot of each time interval, and of each event (``of_event``); ``NONE`` outside the steps.
 
-    Stretches of one ``like`` number are the same code at different places: one event name and
-    shapes, under parents of one name. Events outside the windows have no slot (``NONE``).
-    ``absent`` lists (slot, window) of gaps without length: the device began the next activity when
-    the one before ended.
+    Intervals with the same number in ``like`` run the same code at different places: the event's
+    name and shapes and its parent's name are equal. ``absent`` lists (slot, step index) of gaps of
+    length 0, where a device began the next activity when the previous one ended.
     """
 
     slot: Ints
@@ -56,10 +55,10 @@ class Slots:
 def slots_of_stretches(
     events: EventTable, windows: Sequence[Window], stretches: Stretches, on_device: bool
 ) -> Slots:
-    """Return the slot of each stretch: one number for the same place in each of ``windows``.
+    """Return the slot of each time interval: matching intervals of the steps have the same number.
 
-    Time inside an event is split at the events directly inside it. Idle time of a device before an
-    activity is one slot, whatever the device waits for.
+    Time inside an event is split at the events directly inside it. All idle time of a device before
+    an activity is one slot, whatever the device waits for.
     """
     if not len(events):
         slot = numbered(stretches.label)
@@ -89,7 +88,11 @@ def slots_of_stretches(
 
 
 def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
-    """Return the slot of the next activity in the window of each stretch, ``NONE`` if none."""
+    """Return for each interval the slot of the next activity in its step, or ``NONE``.
+
+    ``own`` has the slot of each interval's event, and ``busy`` is True if the interval is an
+    activity.
+    """
     order = np.lexsort((stretches.start_ns, stretches.window))
     window, sorted_busy = stretches.window[order], busy[order]
     places = np.where(sorted_busy, np.arange(len(order)), len(order))
@@ -102,7 +105,10 @@ def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, of: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return (slot, window) of gaps of length 0 before the activities ``of``."""
+    """Return (slot, step index) of each gap of length 0: an activity with no gap before it.
+
+    ``of`` has for each interval the slot of its activity, or of the activity that ends the gap.
+    """
     gap_before = np.full(int(of.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (of != NONE))
     gap_before[of[gaps]] = slot[gaps]
@@ -114,7 +120,7 @@ def _absent(slot: Ints, of: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints,
 
 
 def _last_child(events: EventTable, stretches: Stretches) -> Ints:
-    """Return the row of the last event inside each stretch's event that began before it."""
+    """Return for each time interval the event's last child that began before the interval."""
     parent = events.rows_named("parent_id")
     inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(stretches.row != NONE)
     around = np.concatenate([parent[inner], stretches.row[own]])
@@ -132,7 +138,7 @@ def _last_child(events: EventTable, stretches: Stretches) -> Ints:
 
 
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the slot of each event; ``NONE`` outside of ``windows``, which have one rank."""
+    """Return the slot of each event; ``NONE`` outside the steps ``windows`` (of one rank)."""
     slots = np.full(len(events), NONE, dtype=np.int64)
     rows = events.of_rank(windows[0].rank) if windows else np.empty(0, dtype=np.int64)
     window = _window_of(events, rows, windows)
@@ -156,7 +162,7 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 
 def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Ints:
-    """Return the index of the window in which each of ``rows`` starts, ``NONE`` outside."""
+    """Return the index of the step in which each of ``rows`` starts; ``NONE`` outside the steps."""
     places = np.argsort([w.start_ns for w in windows], kind="stable")
     starts = np.array([windows[p].start_ns for p in places], dtype=np.int64)
     ends = np.array([windows[p].end_ns for p in places], dtype=np.int64)
@@ -170,9 +176,10 @@ def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Int
 def _parents(
     events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
 ) -> tuple[Ints, Ints]:
-    """Return the parent under which each row is matched (a row, or a role below 0), and its window.
+    """Return the parent of each of ``rows`` for the matching, and the index of its step.
 
-    An activity is matched under its launch, in the window of the launch.
+    The parent of an activity is its launch, and its step is that of the launch. Without a parent,
+    it is ``_OWN_THREAD``, ``_OTHER_THREADS`` or ``_NO_LAUNCH``.
     """
     thread = thread_ids(events)
     of_window = np.array([NONE if w.thread is None else w.thread for w in windows], dtype=np.int64)
@@ -193,7 +200,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return the code of each event's name: one for names that differ by ``VARYING``.
+    """Return a code of each event's name; names that differ only in ``VARYING`` have the same code.
 
     Step markers have ``NONE``.
     """
@@ -211,13 +218,13 @@ _OF_LABELS = ("kind", "name", "shapes", "stream")
 
 
 def _labels(events: EventTable) -> Ints:
-    """Return a number for each event that depends on kind, name, shapes and stream."""
+    """Return a number per event; it is equal for equal kind, name, shapes and stream."""
     kinds, shapes = (events.texts(c)[0].astype(np.int64) for c in ("kind", "shapes"))
     return numbered(kinds, names_without_numbers(events), shapes, events.ints("stream", UNKNOWN))
 
 
 class _Children:
-    """The rows that are matched under each row."""
+    """Look up the children of events; ``parent`` has the row of each row's parent."""
 
     def __init__(self, parent: Ints, rows: Ints) -> None:
         inner = rows[parent[rows] >= 0]
@@ -225,7 +232,7 @@ class _Children:
         self._parents = parent[self._rows]
 
     def of(self, level: Ints) -> Ints:
-        """Return the rows under those of ``level``."""
+        """Return the children of the rows ``level``."""
         first = np.searchsorted(self._parents, level, side="left")
         last = np.searchsorted(self._parents, level, side="right")
         counts = last - first
@@ -234,7 +241,11 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Return a slot number from 0 for each child of slots ``above``, in any order."""
+    """Match the children of each slot across the steps, and number the resulting slots from 0.
+
+    Arrays have one entry per child: ``above`` is its parent's slot, ``window`` the index of its
+    step.
+    """
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -255,7 +266,7 @@ def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
 
 
 def _occurrences(sequence: Ints, label: Ints) -> Ints:
-    """Return how many events of the same sequence and label come before each."""
+    """Return for each event how many earlier events of its sequence have the same label."""
     both = numbered(sequence, label)
     order = np.argsort(both, kind="stable")
     sorted_both = both[order]
@@ -267,7 +278,10 @@ def _occurrences(sequence: Ints, label: Ints) -> Ints:
 
 
 def _parents_that_differ(above: Ints, sequence: Groups, place: Ints, label: Ints) -> Ints:
-    """Return the parents whose children are not the same sequence in every step."""
+    """Return the parents' slots whose children are not the same sequence in every step.
+
+    ``sequence`` groups the children by parent and step; ``place`` is the position in the group.
+    """
     sizes = sequence.sizes()[sequence.of]
     by_parent = numbered(above)
     count = int(by_parent.max(initial=-1)) + 1
@@ -284,10 +298,10 @@ def _parents_that_differ(above: Ints, sequence: Groups, place: Ints, label: Ints
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Give the events of each sequence ``label[first:last]`` the places of the longest sequence.
+    """Match each sequence ``label[first:last]`` (``ends``) with the longest sequence, in place.
 
-    ``position`` has the occurrences. Events without a partner are placed after the longest
-    sequence.
+    ``position`` gets the position of each event's partner in the longest sequence. Events without a
+    partner are numbered after its end.
     """
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
@@ -307,7 +321,11 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(places: Ints, own: list[int], reference: list[int]) -> None:
-    """Give remaining events the free places of their label, then places after the end."""
+    """Give each event without a place in ``places`` a free place of its label, if there is one.
+
+    ``own`` and ``reference`` are the labels of the sequence and of the longest sequence. Events
+    without a free place are numbered after the end of ``reference``.
+    """
     left = np.flatnonzero(places == NONE).tolist()
     if not left:
         return

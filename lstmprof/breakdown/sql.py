@@ -1,4 +1,4 @@
-"""A DuckDB connection that can read only the tables of given runs.
+"""Answer an SQL query with DuckDB, which can read only the tables of the given runs.
 
 ``events``, ``counters`` and ``timings`` are views of the runs' Parquet files, so they may be larger
 than memory. A table of ``breakdown.tables`` is computed if the query names it. Then the connection
@@ -58,8 +58,8 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Memory limit of DuckDB before it spills to disk, and address space that each of its threads takes
-#: for its stack and heap; both in bytes.
+#: Limits of memory in bytes: what DuckDB may use before it writes to disk, and the address space of
+#: each of its threads for stack and heap.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
@@ -69,7 +69,7 @@ _AGAIN_S = 0.1
 #: Beginnings of the lines in DuckDB's error messages that suggest another name.
 _HINTS = ("Did you mean", "Candidate ", "Either ")
 
-#: Rows that are read at once.
+#: Number of rows that are fetched from DuckDB at once.
 _BATCH_ROWS = 2048
 _Value = TypeVar("_Value")
 
@@ -78,7 +78,7 @@ _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "NUMBER")
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a query: column names, their DuckDB types, and rows, which can be read once."""
+    """The answer to a query: column names, their DuckDB types, and rows that can be read once."""
 
     names: Sequence[str]
     types: Sequence[str]
@@ -86,7 +86,7 @@ class Answer:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of the columns; a repeated name gets a number."""
+        """Return the names of the columns; a number is added to a name that occurs again."""
         heads: list[str] = []
         for name in self.names:
             number, head = 1, name
@@ -97,7 +97,7 @@ class Answer:
         return heads
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Return an iterator over the rows as {column: value}, with values that JSON has."""
+        """Return an iterator over the rows as {column: value}; the values have types of JSON."""
         columns = self.columns
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
@@ -110,7 +110,7 @@ class Answer:
         return ([_shown(value) for value in row] for row in self.rows)
 
     def long(self) -> list[str]:
-        """Return the columns without numbers, which may be cropped if a line is too long."""
+        """Return the columns of text, which a terminal may crop if a line is too long."""
         return [name for i, name in enumerate(self.columns) if not self._is_number(i)]
 
     def _is_number(self, at: int) -> bool:
@@ -143,7 +143,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run the SELECT ``sql`` over the tables of ``runs``; yield the answer, open in the context.
+    """Run the SELECT ``sql`` over the tables of ``runs``; yield the answer, to read in ``with``.
 
     ``timeout_s`` limits the time until the last row is read.
 
@@ -177,7 +177,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
 
 @contextmanager
 def _within_memory() -> Iterator[None]:
-    """Limit how much more memory this process may take; DuckDB's own limit ignores long texts."""
+    """Limit how much more memory this process may take; DuckDB's limit ignores long texts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
     now = pages * resource.getpagesize()
@@ -194,7 +194,7 @@ def _within_memory() -> Iterator[None]:
 
 @contextmanager
 def _refusals(refusal: type[Exception]) -> Iterator[None]:
-    """Convert DuckDB's errors to errors for users."""
+    """Convert DuckDB's error ``refusal`` to an error for users."""
     try:
         yield
     except refusal as fault:
@@ -207,17 +207,17 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
 
 
 def _refused(message: str) -> UsageError:
-    """Return DuckDB's error in one line, with its suggestion and the tables."""
+    """Return DuckDB's error as one line, with the name that it suggests and the list of tables."""
     fault, *more = message.split("\n\nLINE ")[0].split("\n")
     hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
     if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
-        hint = ""  # it suggests an internal table of DuckDB
+        hint = ""  # the suggestion is an internal table of DuckDB
     return UsageError(fault, "; ".join([*([hint] if hint else []), "tables: " + ", ".join(NAMES)]))
 
 
 @dataclass
 class _Query:
-    """A query that calls DuckDB in ``thread``; a ``timeout_s`` of None is no limit."""
+    """Run the calls of a query to DuckDB in ``thread``; a ``timeout_s`` of None is no limit."""
 
     database: DuckDBPyConnection
     thread: ThreadPoolExecutor
@@ -227,7 +227,7 @@ class _Query:
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
         """Run ``function`` in ``thread`` and return its result; Ctrl-C interrupts it at once.
 
-        DuckDB itself, in the main thread, would react to Ctrl-C only when it is done.
+        In the main thread, DuckDB would react to Ctrl-C only after the query.
 
         Raises:
             LstmprofError: the time limit is over.
@@ -278,7 +278,7 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the words of one SELECT in lower case; they include every table that it reads.
+    """Return the words of one SELECT in lower case; the names of its tables are among them.
 
     DuckDB's own ``get_table_names`` is not used: it binds the query, which may access the network.
 
@@ -292,7 +292,9 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Create all tables, empty if not ``wanted``; return the Parquet files that the query reads.
+    """Register every table with DuckDB; return the Parquet files that the query reads.
+
+    Tables that are not in ``wanted`` are empty.
 
     Raises:
         RunError: a file of a run is damaged or of another schema version.
@@ -329,9 +331,9 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of all rows in the Parquet ``files``, which are (run, path) pairs.
+    """Create the view ``name`` of all rows in ``files``, (run, path) pairs of Parquet files.
 
-    Without files, it is an empty table with these ``columns``.
+    Without files, the view is an empty table with these ``columns``.
     """
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
@@ -343,7 +345,7 @@ def _add_files(
 
     try:
         query.database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
-    except duckdb.Error as fault:  # Arrow could read the files' footers, DuckDB cannot
+    except duckdb.Error as fault:  # Arrow read the files' footers, but DuckDB cannot read the files
         where = files[0][1] if len(files) == 1 else f"{name} of {len(files)} runs"
         first = str(fault).split("\n")[0].rstrip(".")
         raise RunError(f"{where}: is damaged ({first})", AGAIN) from fault

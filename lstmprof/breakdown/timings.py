@@ -1,9 +1,9 @@
 """The step time of a run, statistics of its timed iterations, and reasons to doubt them.
 
-Timed iterations are steps that ran without a profiler. Reads timings.parquet, run.json and the
-clean step (``clean_step``), by which runs are compared. Time of the iterations beyond the clean
-step was lost to other processes, threads and noise. Load, preemptions and drift are no reasons for
-doubt, because the clean step does not contain them.
+Timed iterations are steps that ran without a profiler (timings.parquet). Runs are compared by their
+clean step (``clean_step``); the time by which an iteration is longer was lost to other processes,
+threads and noise. Load, preemptions and drift are no reasons for doubt, because the clean step does
+not contain them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from lstmprof.events.schema import Column
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
-#: A change is judged only from at least this many iterations, each before and after the profile.
+#: A change after the profile is reported only if each round has at least this many iterations
+#: before the profile, and as many after it.
 LEAST = 5
 #: If steps take longer after the profile by this share or more, in at least ``LEAST_ROUNDS``
 #: rounds, the state of the process has changed. Chosen by hand, above the differences between
 #: rounds of one process on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
-#: A thread has its process for itself if the other threads run for this share of the time at most.
-#: Chosen by hand.
+#: A thread counts as the only one of its process if the process's other threads run for at most
+#: this share of the time. Chosen by hand.
 ALONE_SHARE = 0.02
 
 #: Kinds of ``Warning``.
@@ -79,9 +80,9 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     """Return by how much steps take longer after the profile (0.5: 50 %); None if they do not.
 
-    In every round, all iterations after the profile must be slower than all iterations before it.
-    At least ``LEAST_ROUNDS`` rounds are required, because in one round the machine may have
-    changed. ``pairs`` has the (before, after) times of each round.
+    Steps count as longer if, in every round, all iterations after the profile are slower than all
+    iterations before it. At least ``LEAST_ROUNDS`` rounds are required, because in one round the
+    machine may have changed. ``pairs`` has the (before, after) times of each round.
     """
     some = [(before, after) for before, after in pairs if min(len(before), len(after)) >= LEAST]
     if len(some) < max(len(pairs), LEAST_ROUNDS):
@@ -94,8 +95,8 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     return change if change >= STATE_SHARE else None
 
 
-#: The quantile that counts as undisturbed: of the timed iterations' times, and of the times that an
-#: event takes in the profiled steps.
+#: A quantile of times that counts as undisturbed; used for the times of the timed iterations, and
+#: for the times of one event in the profiled steps.
 QUANTILE = 0.1
 
 
@@ -108,7 +109,7 @@ class Iterations:
 
     @classmethod
     def of(cls, timings: pa.Table | None, info: RunInfo) -> Iterations | None:
-        """Return the iterations in ``timings.parquet`` after warm-up; None if there are none."""
+        """Return the iterations in ``timings.parquet`` after warm-up; None if there is none."""
         if timings is None:
             return None
         counted = timings.filter(pc.invert(timings.column("warmup")))
@@ -133,7 +134,7 @@ class Iterations:
 
     @property
     def rounds(self) -> Ints:
-        """Return the number of each iteration's round (process); 0 if rounds are unknown."""
+        """Return the round (process) of each iteration; 0 if rounds are unknown."""
         rounds = self.column("round")
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
@@ -147,20 +148,21 @@ class Iterations:
         return [(before, after) for before, after in some if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, of_some_steps_ns: float = 0.0) -> float:
-        """Return this quantile of the wall times; by default, of a hardly disturbed iteration.
+        """Return this quantile of the wall times; the default is that of undisturbed iterations.
 
-        ``of_some_steps_ns`` is the mean time per step of work that only some profiled steps do.
-        Some timed iterations did this work, too, so it is added; but at most the time by which the
-        mean iteration exceeds the quantile.
+        ``of_some_steps_ns`` is the mean time per step of work that only some steps do. It is added
+        to the quantile, because some timed iterations did this work, too. The result is at most the
+        mean iteration.
         """
         usual = float(np.quantile(self.wall_ns, quantile))
         return usual + min(of_some_steps_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one CPU thread did all the work; its CPU time is then the process's.
+        """Return whether one CPU thread did all the work.
 
-        False for the user's own code, which may wait for data and have other threads.
+        If so, the CPU time of the process is the CPU time of this thread. It is False for the
+        user's own code, which may wait for data and have other threads.
         """
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
@@ -168,23 +170,21 @@ class Iterations:
 
     @cached_property
     def _waits_ns(self) -> Ints | None:
-        """Return how long the thread of each iteration waited for a CPU; None if unknown."""
+        """Return how long the thread of the steps waited for a CPU in each iteration, or None."""
         ran_ns = self.column("cpu_ns" if self._one_thread else "thread_cpu_ns")
         if ran_ns is None:
             return None
         idle_ns: Ints = np.maximum(self.wall_ns - ran_ns, 0)
         if self._one_thread:
             return idle_ns
-        # The counter is read after the iteration's end, so it may include a later wait.
+        # The kernel's counter is read after the iteration, so it may include a wait that came
+        # later.
         waited_ns = self.column("waited_ns")
         return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
 
     @property
     def cpu_share(self) -> float | None:
-        """Return the share of the time in which the iterations' thread had a CPU.
-
-        Return None if this is unknown.
-        """
+        """Return the share of the time in which the steps' thread had a CPU; None if unknown."""
         if self._waits_ns is None or not self.wall_ns.sum():
             return None
         return 1 - float(self._waits_ns.sum() / self.wall_ns.sum())
@@ -193,8 +193,9 @@ class Iterations:
     def undelayed_ns(self) -> float | None:
         """Return a low percentile of the iterations' wall times minus their waits for a CPU.
 
-        Return None if the run used a device, if the waits are short or unknown, or if the program
-        itself may cause them: it blocks, or its other threads or child processes need the CPU.
+        Return None if the run used a device, or if the waits are short or unknown. Also return None
+        if the program itself may cause the waits: its thread blocks, or its other threads or child
+        processes need the CPU.
         """
         wall_ns, waits_ns = self.wall_ns, self._waits_ns
         if self.info.device != "cpu" or waits_ns is None:
@@ -202,7 +203,7 @@ class Iterations:
         if waits_ns.sum() <= LEAST_LOST * wall_ns.sum():
             return None
         if self._one_thread:
-            # If the thread never blocked, it waited for a CPU whenever it did not run.
+            # A thread that never blocked waited for a CPU whenever it did not run.
             blocked = self.column("voluntary_switches")
             if blocked is None or blocked.any():
                 return None
@@ -217,7 +218,7 @@ class Iterations:
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "energy per step by %s, over the counted iterations of the first round"
-#: Lost time below this share of the step is not mentioned.
+#: Time that the median iteration lost is not mentioned below this share of the step.
 LEAST_LOST = 0.1
 _UNKNOWN = "an older lstmprof wrote the run, or the machine does not report this value"
 
@@ -351,7 +352,7 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
 def lost_in_words(
     lost_ns: float | None, step_ns: float, cpu_share: float | None, preemptions: float | None = None
 ) -> str:
-    """Return a text about the time that the median iteration lost; empty under ``LEAST_LOST``."""
+    """Return a sentence on the time that the median iteration lost; empty below ``LEAST_LOST``."""
     if not lost_ns or lost_ns < LEAST_LOST * step_ns:
         return ""
     median = milliseconds(lost_ns + step_ns)
@@ -366,7 +367,7 @@ def lost_in_words(
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Return the energy per iteration; ``energy_j`` is the sum over those of the first round."""
+    """Return the energy per iteration; ``energy_j`` is the sum of the first round's iterations."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 

@@ -1,6 +1,6 @@
-"""Compare the step by version: runs of one implementation that differ in their versions.
+"""Compare the step times of runs of one implementation that differ in their versions.
 
-It answers what a newer version of a framework changes, as a published study of LSTMs asked.
+The comparison shows what a newer version of a framework changes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ NO_FRAMEWORK = ("lstmprof", "python", "numpy", "nvtx", "cuda", "cudnn")
 
 @dataclass(frozen=True)
 class OfVersion:
-    """A run of an implementation; ``version`` is the part that differs between its runs."""
+    """A run of an implementation, to be compared with its runs under other versions."""
 
     breakdown: Breakdown
     implementation: str
-    version: str  # torch 1.4.0
-    of_first: float | None  # divided by the step with the oldest version; None if not comparable
+    version: str  # the versions that differ between the runs, such as "torch 1.4.0"
+    of_first: float | None  # step / step with the oldest version; None if not comparable
 
 
 def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
     """Return for each group of comparable runs the implementations with several versions.
 
-    Implementations are in the order of the runs, versions from the oldest to the newest. Groups
-    without such implementations are omitted.
+    Implementations are in the order of the runs, and their versions from the oldest to the newest.
+    A group without such an implementation is omitted.
     """
     slowdown = compared(breakdowns)
     groups = [
@@ -53,7 +53,10 @@ def _by_implementation(breakdowns: Sequence[Breakdown], group: Sequence[int]) ->
 
 
 def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[OfVersion]:
-    """Return the runs of one implementation by version; empty if all have the same versions."""
+    """Return one implementation's runs sorted by version; empty if all versions are the same.
+
+    Keys are indices of breakdowns; ``slowdown`` is the step time relative to the fastest run.
+    """
     versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
     names = dict.fromkeys(name for of in versions.values() for name in of)
     differing = [name for name in names if len({of.get(name) for of in versions.values()}) > 1]

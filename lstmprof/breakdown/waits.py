@@ -1,10 +1,10 @@
-"""When each device of a profile was idle before an activity, and why.
+"""Find when each device of a profile was idle before an activity, and why.
 
-If several activities run at the same time, the time counts for compute first, then for collectives,
-copies and memsets; among equal kinds for the activity that started first, then for the lower
-correlation id (docs/ledger.md). Reads all events of the profile, because a gap's cause may lie
-outside its step: the device may have become idle before, and the usual time from a launch to its
-activity is a median over all launches.
+If several activities run at the same time, the time belongs to one of them: compute comes before
+collectives, collectives before copies, copies before memsets. Among equal kinds, the activity that
+started first comes first, then the lower correlation id (docs/ledger.md). Reads all events of the
+profile, because a gap's cause may lie outside its step: the device may have become idle before the
+step, and the usual time from a launch to its activity is a median over all launches.
 """
 
 from __future__ import annotations
@@ -24,26 +24,30 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
 
-#: The order among activities that run at once: compute, collective, copy, memset.
+#: Rank of an activity's kind if several activities run at once; compute has 0, the lowest comes
+#: first.
 _KIND_CLASS = {"memcpy": 2, "memset": 3}
 _COLLECTIVE_CLASS = 1
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One device of one rank: its activities, and the activity that owns each instant."""
+    """One device of one rank: its activities, and the activity to which each instant belongs.
+
+    Arrays have one entry per activity with a duration, sorted by (start, end, correlation id).
+    """
 
     device: int
-    start_ns: Ints  # of the activities with a duration, by (start, end, correlation id)
+    start_ns: Ints
     end_ns: Ints
     row: Ints
-    launch: Ints  # row of the launch; ``NONE``: unknown
-    returned_ns: Ints  # when the launch call returned, if it is known
-    busy: Segments  # owner: row of events
+    launch: Ints  # row of the launch; ``NONE`` if unknown
+    returned_ns: Ints  # end of the launch call, if the launch is known
+    busy: Segments  # ``owner`` is the row of the activity
 
 
 def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
-    """Yield the devices of ``rank`` that have activities, by number."""
+    """Yield the devices of ``rank`` that have activities, in order of their numbers."""
     rows = events.of_rank(rank)
     rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
     device = events.ints("device", UNKNOWN)
@@ -75,45 +79,46 @@ def _classes(events: EventTable) -> Ints:
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
 
 
-#: A launch reaches an idle device within this many times the median latency of the profile, and at
-#: least within this time. The host could not have shortened a longer latency (docs/ledger.md).
+#: Idle time after a launch call counts as launch latency up to ``LATENCIES`` times the profile's
+#: median latency, and in any case up to ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: If more than this share of the events may show a wait, omitting the others saves no time.
+#: ``asked_about`` returns None if more than this share of the events may show why a device waited,
+#: because leaving out so few of the others saves no time.
 MOST_ASKED = 0.7
 _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle before an activity, and the longest launch latency.
+    """When a device was idle before activities, and the longest time counted as launch latency.
 
-    Both are computed from the whole profile, even if only a part is attributed.
+    They are computed from the whole profile, even if only a part of it is attributed.
     """
 
-    since_ns: Ints  # when the device had fallen idle
-    until_ns: Ints  # when the activity began
-    host_until_ns: Ints  # until when a host thread may show why: ``since_ns`` if it was queued
+    since_ns: Ints  # when the device became idle
+    until_ns: Ints  # when the next activity began
+    host_until_ns: Ints  # until here a host thread may show why; ``since_ns`` if queued
     latency_ns: int
-    ends_ns: int  # when the device had done its last activity
+    ends_ns: int  # end of the device's last activity
 
     def since(self, until_ns: Ints) -> Ints:
-        """Return when the device fell idle before it began to work at each of ``until_ns``."""
+        """Return when the device became idle before each activity that began at ``until_ns``."""
         return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
 
 
-#: Rank → device → its waits.
+#: Rank → device number → waits of this device.
 AllWaits = Mapping[int | None, Mapping[int, Waits]]
 
 
 def waits_of(lane: Lane) -> Waits:
-    """Return the waits of a device; ``lane`` covers the whole profile."""
+    """Return the waits of a device; ``lane`` has all its activities in the profile."""
     gaps = _Gaps()
     gaps.add(lane)
     return gaps.waits()
 
 
 class _Gaps:
-    """Collect the idle times of a device before activities, from parts of its lane in order."""
+    """Collect a device's idle times before activities; the activities come in parts, in order."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -121,11 +126,11 @@ class _Gaps:
         self._latencies_ns: list[Ints] = []
 
     def add(self, lane: Lane) -> None:
-        """Add the next part of the lane."""
+        """Add the next part of the device's activities."""
         reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
-        # If several activities begin together, it is unknown which one the gap waits for.
+        # If several activities begin together, it is unknown which one the device waited for.
         alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)[after_gap]
         columns = (reached, lane.start_ns, lane.launch, lane.returned_ns)
         since, until, launch, returned = (column[after_gap] for column in columns)
@@ -137,7 +142,7 @@ class _Gaps:
         self._latencies_ns.append((until - returned)[waited])
 
     def waits(self) -> Waits:
-        """Return the waits of all parts."""
+        """Return the waits between the activities of all added parts."""
         since, until, host_until = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
@@ -146,9 +151,9 @@ class _Gaps:
 
 
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
-    """Return the waits of each device of ``ranks``; ``packed`` is a whole profile, sorted."""
+    """Return the waits of each device of ``ranks``; ``packed`` is a profile sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # activities that began last, until all activities that begin with them are known
+    # Activities of a device that began last; more activities with the same start may follow.
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
@@ -168,7 +173,7 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
 
 
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield (rank, device) and the rows of the activities with a duration there."""
+    """Yield ((rank, device), rows of activities with a duration) per device in ``piece``."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
     chosen &= (packed.values("dur_ns", piece) > 0) & packed.known("device", piece)
@@ -180,7 +185,7 @@ def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int],
 
 
 def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
-    """Return a lane with only what ``_Gaps`` reads."""
+    """Return the activities ``rows`` of a device, with only the fields that ``_Gaps`` reads."""
     start_ns, dur_ns = packed.values("start_ns"), packed.values("dur_ns")
     rows = rows[_few_swapped(packed, rows)]
     start = start_ns[rows].astype(np.int64)
@@ -191,11 +196,11 @@ def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
 
 
 def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
-    """Return for each row whether it may show what a device waited for.
+    """Return for each event whether it may show what a device waited for.
 
-    Return None (all rows) if there are several ranks, or if nearly all rows may show it. A host
-    thread matters only while a device is idle, until the launch for which the device waits.
-    ``packed`` is sorted by start.
+    Events of a host thread can show it only while a device is idle, until the launch for which the
+    device waits. Return None (all events) if there are several ranks, or if nearly all events may
+    show it. ``packed`` is sorted by start.
     """
     of = sorts(packed)
     active = [kind in ACTIVITY_KINDS for kind in of.kind]
@@ -204,7 +209,7 @@ def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> F
         return None
     (of_rank,) = waits.values()
     if devices != of_rank.keys():
-        return None  # the device has no activity with a duration
+        return None  # a device has no activity with a duration
     begins, ends = _asked_intervals(windows, of_rank.values())
     rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
     always = np.array([*rows, False])
@@ -218,12 +223,15 @@ def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> F
 
 
 def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
-    """Return begins and ends of the times in which host threads matter, and one after all time."""
+    """Return starts and ends of the times in which host events may show what a device waits for.
+
+    An interval after all events is added, so that a search always finds an interval.
+    """
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
     for of in waits:
-        # At the end of a window, the thread of the window matters.
+        # After the step's last activity, the step's own thread shows what the device waits for.
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
             closed, of.until_ns, "right"
         )
@@ -237,7 +245,10 @@ def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple
 
 
 def _few_swapped(packed: Packed, rows: Ints) -> Ints:
-    """Return the order of ``rows``, sorted by start, by (start, end, correlation id)."""
+    """Return the order that sorts ``rows`` by (start, end, correlation id).
+
+    They are already sorted by start, so only rows with equal starts move.
+    """
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])

@@ -44,8 +44,8 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Facts that must be equal in all rounds of a run. ``NOT_ALIKE`` is the exception: it describes
-#: threads of the framework, which may differ between processes.
+#: Facts that must be equal in all rounds of a run, except those in ``NOT_ALIKE``: these describe
+#: the framework's threads, which may differ between processes.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
 NOT_ALIKE = "settings.framework_denormals"
 #: Sums over all iterations except warm-up: field of run.json -> column of timings.parquet.
@@ -156,7 +156,8 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 
 
 def _whole_steps(events: EventTable, count: int) -> EventTable:
-    """Return ``events``; a last step that the training's end cut short becomes a range.
+    """Return ``events`` with only complete steps: a step that the training's end cut short becomes
+    a range.
 
     ``count`` is the number of complete steps.
     """

@@ -21,8 +21,8 @@ from lstmprof.implementations import UNUSUAL, Implementation
 
 #: Frameworks that have a training loop for users' networks; Keras runs on one of them.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Module that the file imports -> framework. For Keras alone it is TensorFlow, unless the file sets
-#: ``FRAMEWORK``.
+#: Module that the file imports -> framework. If it imports only Keras, that is TensorFlow, unless
+#: the file sets ``FRAMEWORK``.
 _TOLD_BY = {name: name for name in FRAMEWORKS}
 _TOLD_BY.update({"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"})
 BUILD = "build"
@@ -143,7 +143,7 @@ def _framework(tree: ast.Module, name: str) -> str:
             raise unknown_name("FRAMEWORK of {}".format(name), said, FRAMEWORKS)
         return said
     roots = list(_imported(tree))
-    # Keras counts last, because a file that uses another backend than TensorFlow imports it, too.
+    # Keras is tried last, because a file for another backend than TensorFlow may import both.
     for root in [root for root in roots if root != "keras"] + roots:
         if root in _TOLD_BY:
             return _TOLD_BY[root]

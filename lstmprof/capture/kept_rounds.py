@@ -27,8 +27,8 @@ from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT = ".rounds", "kept.json"
 
-#: Conditions under which a round was made: name -> value. A round is reused only if all of them are
-#: the same now.
+#: Conditions under which a round was captured: name -> value. A round is reused only if all
+#: conditions are the same now.
 Making = dict[str, Any]
 #: Why rounds cannot be reused, by the name of the condition that differs.
 _CHANGES = {
@@ -40,8 +40,9 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return the conditions under which a round of ``request`` would be made now; ``rounds`` is
-    their number.
+    """Return the conditions under which a round of ``request`` would be captured now.
+
+    ``rounds`` is the number of rounds.
     """
     hardware = host.hardware()
     return {

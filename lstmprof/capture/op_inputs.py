@@ -83,9 +83,10 @@ def _is_nested(events: EventTable, codes: Ints) -> Flags:
 
 
 def _of_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return the inputs of the ``count`` ops of one name in step ``number``; empty if unknown.
+    """Return the recorded inputs for the ``count`` ops of one name in step ``number``.
 
-    ``recorded`` has all recorded inputs of this name.
+    ``recorded`` has all recorded inputs of ops of this name. The result is empty if they do not
+    show which op had which inputs.
     """
     if any(step is not None for _, _, step in recorded):
         of_step = [entry for entry in recorded if entry[2] == number]

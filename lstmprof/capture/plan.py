@@ -48,7 +48,7 @@ class Planned:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return (workload, precision): captures of one group are compared."""
+        """Return (workload, precision), which captures must have in common to be compared."""
         return self.request.workload.name, self.request.precision
 
 
@@ -176,9 +176,9 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _there(request: CaptureRequest, place: Path) -> str | None:
-    """Return the reason to skip a capture whose run exists; None if there is no run.
+    """Return why a capture is skipped whose run exists, or None if there is no run.
 
-    The reason says if the user's file has changed since.
+    The reason says if the user's file has changed since the capture.
     """
     if not is_run(place):
         return None
@@ -208,7 +208,7 @@ def run(
     """
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
-        # these rounds remain if a capture was killed right after it wrote its run
+        # rounds remain beside the run if a capture was killed right after it had written the run
         if entry.is_there and entry.name not in todo:
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):

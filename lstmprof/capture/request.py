@@ -37,8 +37,8 @@ RESULT = "result.json"
 #: FIFO that lstmprof keeps open. The process that Nsight Systems starts reads it, and ends when it
 #: is closed, even if lstmprof was killed.
 LIFELINE = "lifeline"
-#: Line that a worker prints to end its turn (the time in which only this worker runs) and to ask
-#: for its next turn.
+#: Line by which a worker ends its turn (the time in which no other worker runs) and asks for its
+#: next turn.
 TURN = "turn"
 #: Prefix of a worker's progress lines if other programs write to the same pipe.
 MARK = "lstmprof: "
@@ -55,7 +55,8 @@ class CaptureRequest:
     device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # of all rounds together; a round's share is enough for a confidence interval of its median
+    # of all rounds together; the share of one round is enough for a confidence interval of its
+    # median
     iterations: int = 30
     timing_s: Optional[float] = None  # seconds after which no further iteration is timed
     # None: as many iterations as the implementation needs (``warmup_iterations``)
@@ -79,7 +80,7 @@ class CaptureRequest:
     sampler_s: float = 10.0  # seconds of sampling, over all rounds
     turn_with: Tuple[str, ...] = ()  # names of runs whose workers take turns, including this one
     cpus: Tuple[int, ...] = ()  # CPUs to use; empty: the idlest
-    # the user's implementation file; ``implementation`` is then the name made from it
+    # the user's implementation file; ``implementation`` is then a name made from this file's name
     file: Optional[ImplementationFile] = None
 
     def __post_init__(self) -> None:
@@ -148,10 +149,10 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """Return the features that ``request`` needs, as they are spelt in ``Implementation.refuses``.
+    """Return the features that ``request`` needs, in the words of ``Implementation.refuses``.
 
     A feature may combine two conditions: ``tf32 on cpu``, ``cuda-graph of ctc``. A worker checks
-    them again when it knows which device ``auto`` means.
+    the features again when it knows which device ``auto`` means.
     """
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
@@ -236,7 +237,7 @@ def check(request: CaptureRequest) -> None:
         raise UsageError("seed must be from 0 to 2³²−2, not {}".format(request.seed))
 
 
-#: What a script does once its steps are measured: it continues, or it ends.
+#: What a script does after its steps have been measured: it continues, or it ends.
 GO_ON, STOP = "go-on", "stop"
 THEN = (GO_ON, STOP)
 

@@ -163,9 +163,8 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """What a worker that takes turns gets: its ``Seat``, the names of all runs in turn, the shared
-    CPU.
-    """
+    """What a worker needs to take turns: its ``Seat``, the names of all runs in the order of their
+    turns, and the CPU that they share."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -200,7 +199,8 @@ class _Sweep:
         return None
 
     def _look_at(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report which rounds an earlier capture kept; discard them if they cannot be reused."""
+        """Report which rounds an earlier, interrupted capture left; discard them if they cannot be
+        reused."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -229,8 +229,10 @@ class _Sweep:
                 yield name, ended
 
     def _there(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """Return the kept result of a round, the error if it cannot be read, or None if there is
-        none.
+        """Return the result of a round that an earlier capture left, or the error if it cannot be
+        read.
+
+        Return None if there is no such round.
         """
         try:
             return self.captures[name].kept.result(number)
@@ -388,9 +390,8 @@ def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: 
 
 
 class Pace:
-    """The progress of a sweep: how many rounds of each run are left, and how long finished ones
-    took.
-    """
+    """The progress of a sweep: how many rounds of each run are left, and how long finished rounds
+    took."""
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}

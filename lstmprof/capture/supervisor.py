@@ -262,7 +262,7 @@ def result_in(scratch: Path) -> CaptureResult:
 
 
 def _death(code: int, log: Path) -> CaptureError:
-    """Return the error that explains, from exit status and log, why a worker left no result.
+    """Return the error that says why a worker left no result, from its exit status and its log.
 
     If a signal killed the worker, nsys exits with 128 plus the number of the signal, like a shell.
     """

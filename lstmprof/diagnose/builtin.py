@@ -183,7 +183,7 @@ def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run
 
 
 def _auto(request: CaptureRequest) -> CaptureRequest:
-    """Return the request with device ``auto``; run names differ if the user names no device."""
+    """Return the request with device ``auto``, so that the run's name has no device."""
     return replace(request, device="auto")
 
 
@@ -277,7 +277,7 @@ def _times(factor: float | None) -> str:
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
-    """Return the times of the run and of the layer op without a ratio: the machines may differ."""
+    """Return the times of the run and the layer op without a ratio: the machines may differ."""
     op = op_name(best.run.info.implementation or "", shape.workload.cell)
     mine, other = (step_profile_of(each).length_ns for each in (breakdown, best))
     return Against(

@@ -214,14 +214,15 @@ RULES = (
 
 
 def kind_of(contributor: Contributor, comparison: Comparison) -> str:
-    """Return the kind of the time of ``contributor``."""
+    """Return the kind of time (such as matmul or dispatch) of ``contributor``."""
     return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
 def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
-    """Return the contributors of ``profile`` by kind, in the order of ``KINDS``.
+    """Return the contributors of ``profile`` by kind of time, in the order of ``KINDS``.
 
-    ``profile`` decides ``on_device``, because a run on a device may be compared with one on a host.
+    ``on_device`` is taken from ``profile``, because a run on a device may be compared with one on a
+    host.
     """
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
@@ -231,7 +232,7 @@ def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Cont
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return the facts that decide the kinds of both runs' contributors, from the slow run."""
+    """Return facts, from the slow run, that decide the kinds of time of both runs' contributors."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

@@ -53,12 +53,13 @@ if TYPE_CHECKING:
     import pandas
 
 
-#: Findings with a smaller share of the difference, or of a single run's step, appear in JSON only.
+#: Findings (kinds of time) with a smaller share of the difference, or of a single run's step,
+#: appear in JSON only.
 LEAST_SHARE = 0.01
 #: Largest number of listed events that occur in some steps only.
 MOST_RARE = 3
-#: A run's first step counts as long if it exceeds that of the other run by at least the time of
-#: this many steps.
+#: A run's first step counts as long if it takes longer than the first step of the other run by at
+#: least the time of this many steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),
@@ -88,7 +89,7 @@ _NO_ROOFLINE = (
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding with its sentence, its certainty and the fixes for it."""
+    """A finding (a kind of time) with its sentence, its certainty and the fixes for it."""
 
     finding: Finding
     sentence: str
@@ -389,7 +390,7 @@ def diagnose_all(
 
 
 def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -> Diagnosis:
-    """Return ``diagnosis`` with the gains of its fixes as measured with the runs ``beside`` it."""
+    """Return ``diagnosis`` with measured gains for the fixes that a run in ``beside`` has."""
     findings = []
     for explained in diagnosis.findings:
         measured = (worth(advice, diagnosis.slow, beside) for advice in explained.remedies)
@@ -398,7 +399,7 @@ def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -
 
 
 def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> Advice | None:
-    """Return ``advice`` for ``slow`` with a measured gain, if a run ``beside`` follows the advice.
+    """Return ``advice`` for ``slow`` with a measured gain, if a run in ``beside`` follows it.
 
     The gain is that of the fastest such run. Return None if that run is not faster than ``slow``.
     Return ``advice`` unchanged if no run follows it, or if the gain may be noise.
@@ -539,7 +540,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _beside(profile: StepProfile) -> list[str]:
-    """Return notes on time that timed steps lost, and on events that only some steps have."""
+    """Return notes on time that the timed steps lost, and on events that only some steps have."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "
@@ -558,7 +559,7 @@ def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
-    """Return a note on after how many steps the longer first step of the fast run has paid off.
+    """Return a note on the number of steps after which the fast run's longer first step pays off.
 
     Return None if the first step is not much longer, or if a run was not timed.
     """

@@ -1,8 +1,8 @@
-"""The step of an implementation from run to run, and where it changed.
+"""The step time of an implementation from run to run, and where it changed.
 
 Comparable runs of one implementation form a series, sorted by start time. A level is a group of
-consecutive runs with about the same step. The run of a level with the narrowest 95 % interval
-represents it. A new level begins at the first run whose step surely differs from that of the
+consecutive runs with about the same step time. It is represented by its run with the narrowest 95 %
+interval. A new level begins at the first run whose step surely differs from that of the
 representing run: the whole 95 % interval of their ratio (``ratio_of``) is more than ``FLOOR`` above
 or below 1.
 """
@@ -24,7 +24,7 @@ from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import listed, milliseconds, number_of
 from lstmprof.runs.metadata import condition
 
-#: A change of the step by a smaller share begins no new level.
+#: If the step time changes by a smaller share than this, no new level begins.
 FLOOR = EQUAL_SHARE
 _ALONE = "no earlier run of the series can be compared"
 COLUMNS = (
@@ -110,12 +110,12 @@ class Series:
 
     @property
     def changes(self) -> tuple[Point, ...]:
-        """Return the runs at which the length of the step changes."""
+        """Return the runs at which the step time changed."""
         return tuple(point for point in self.points if point.change)
 
     @property
     def sentence(self) -> str:
-        """Return the current step of the implementation, and its changes, in one sentence."""
+        """Return the implementation's current time per step and its changes, in one sentence."""
         last = self.points[-1]
         texts = [f"{_change(point)} since {point.label}" for point in self.changes]
         changed = (

@@ -20,7 +20,8 @@ from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.numbers import cropped, percent
 
-#: An op or range that takes this share of the waits is the answer. Chosen by hand.
+#: An op or range is named as what the late rank did if it takes at least this share of the waits.
+#: Chosen by hand.
 _MOST = 0.5
 
 

@@ -31,16 +31,16 @@ from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Waits under this share of the step are ignored, like small findings.
+#: Waits that take less than this share of the step are ignored, like small findings.
 LEAST_SHARE = 0.01
 #: A rank is late if it waits at most this share of the median wait of the other ranks. Otherwise
 #: all ranks wait for each other.
 LATE = 0.5
-#: The late rank "changes" if at least this share of the steps has a late rank, and not always the
-#: same.
+#: The late rank changes from step to step if at least this share of the steps has a late rank, and
+#: it is not always the same rank.
 MOVES = 0.75
-#: With fewer collectives, one cannot check whether they end at the same time on all ranks, because
-#: the clocks are aligned by the median difference of these ends.
+#: With fewer collectives than this, it cannot be checked that they end at the same time on all
+#: ranks, because the ranks' clocks are aligned by the median difference of these ends.
 CHECKED = 3
 
 #: (rank, device): rank None means unknown, device None means the host.
@@ -63,7 +63,7 @@ class Waiter:
 
     @property
     def place(self) -> Place:
-        """Return rank and device."""
+        """Return (rank, device)."""
         return self.rank, self.device
 
 
@@ -79,7 +79,7 @@ class WaitsFor:
 
     @property
     def place(self) -> Place:
-        """Return rank and device of the device that waits."""
+        """Return (rank, device) of the device that waits."""
         return self.rank, self.device
 
 
@@ -139,7 +139,7 @@ class Straggler:
 
     @property
     def place(self) -> Place:
-        """Return rank and device of the late rank."""
+        """Return (rank, device) of the late rank."""
         return self.rank, self.device
 
     @property
@@ -213,7 +213,7 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
 
 
 def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | None:
-    """Return the part of the breakdown that most exceeds the other devices on the device ``late``.
+    """Return the part of the breakdown in which the device ``late`` most exceeds the other devices.
 
     Return None if it exceeds them by less than ``matters_ns`` per step.
     """
@@ -233,7 +233,7 @@ def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | No
 
 
 def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
-    """Return why no collectives of the ranks can be compared."""
+    """Return the reason why no collectives of the ranks can be compared."""
     if not rows:
         return "no collectives"
     places = sorted({_place(row) for row in rows}, key=_order)
@@ -272,7 +272,7 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
 
 
 def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Return ``facts`` completed with the straggler and the waits.
+    """Return ``facts`` completed with the late rank and with the waits of all ranks.
 
     ``rows`` are the rows of the collectives that all ranks have in common. Waits below
     ``matters_ns`` per step are ignored.

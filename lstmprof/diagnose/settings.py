@@ -41,7 +41,8 @@ class Setting:
 class Disagreement:
     """A setting that differs between two runs, with its values as text.
 
-    ``fits`` is True if the setting may be why the slow run is slower.
+    ``fits`` is True if the slow run has the value that makes runs slower, or if any value may do
+    so.
     """
 
     setting: str

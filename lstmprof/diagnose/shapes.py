@@ -91,7 +91,7 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the row of the layer table that takes most time in all its calls; None if no row."""
+    """Return the row of the layer table with the most time over all its calls; None if no row."""
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
     return max(rows, key=lambda row: call_ns(row) * row["calls"], default=None)
 

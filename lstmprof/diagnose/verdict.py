@@ -31,15 +31,16 @@ from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.runs.fields import ScriptLine
 
-#: The sentence shows the interval of the ratio if its ends differ by at least this factor.
+#: The sentence shows the interval of the ratio if the upper end is at least this factor times the
+#: lower end.
 WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
-#: If the ends of the ratio's interval differ by at least this factor, the times of the parts of a
-#: step are unknown. Chosen by hand.
+#: If the upper end of the ratio's interval is at least this factor times the lower end, the times
+#: of the parts of a step count as unknown. Chosen by hand.
 _ROUGH = 10.0
 #: Ratios of at least this size are shown without decimals.
 _WHOLE = 100
@@ -47,11 +48,12 @@ _WHOLE = 100
 WAITS_FOR_HOST = "waiting for the host"
 #: Kind of time → what sentences call it, for kinds whose name does not explain itself.
 _IN_WORDS = {causes.QUEUE: "idle time of the device with work queued"}
-#: Other waits for the host belong to the bottleneck if they take at least this share of the time of
-#: the named wait. Chosen by hand.
+#: If a device waits for its host in several ways, other waits than the named one belong to the
+#: bottleneck if they take at least this share of the named one's time. Chosen by hand.
 _OTHER_WAITS = 0.1
-#: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each that takes at least
-#: ``_THEN_SHARE`` of the step, even if another kind takes more. Share chosen by hand.
+#: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each of them that takes at
+#: least ``_THEN_SHARE`` of the step, even if another kind of time takes more. The share was chosen
+#: by hand.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE),
@@ -296,7 +298,7 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
-    """Return the named kind of time, or ``waiting for the host`` if other waits count as well."""
+    """Return the kind of time of ``named``, or ``waiting for the host`` if other waits count."""
     if named.slow.device is None:
         return named.kind
     others = sum(f.delta_ns for f in waits) - named.delta_ns
@@ -304,7 +306,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 
 
 def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) -> str:
-    """Return a clause with the waits that are not ``named`` and their times, longest first."""
+    """Return a clause with the waits that are not in ``named`` and their times, longest first."""
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
         on_host = finding.group == HOST and wait_of(finding.kind) == HOST
@@ -381,7 +383,7 @@ def line_of(finding: Finding) -> str:
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
-            ns = line.ns or ns  # not the share: a busy machine lengthens all lines except sleeps
+            ns = line.ns or ns  # a busy machine lengthens a line's share, except for sleeps
         if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
             return _activity(line)
     return ""

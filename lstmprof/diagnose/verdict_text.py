@@ -31,7 +31,7 @@ MOST_LINES = 8
 WIDTH = 100
 #: Width of a label with the spaces around it, in characters.
 INDENT = 9
-#: Number of fixes, and of kinds of time on one line, that a verdict shows.
+#: Number of fixes that a verdict shows, and number of kinds of time on its line "Where".
 _FIXES, _PLACES = 2, 6
 #: Certainty of a verdict's cause → its words for users.
 CERTAINTY_WORDS: dict[Level, str] = {
@@ -224,7 +224,7 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
         framework = FRAMEWORK_NAMES.get(profile.framework or "")
         device = {"cpu": "on a CPU", "cuda": "on a GPU"}.get(profile.runs_on or "")
         return [("Fix", " ".join(filter(None, ("none known that helps", framework, device))), "")]
-    first_of = {fix.fix: fix for fix in reversed(verdict.fixes)}  # one fix may be of two kinds
+    first_of = {fix.fix: fix for fix in reversed(verdict.fixes)}  # a fix may fit two kinds of time
     different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
     gains = ["" if verdict.rough else fix.gain for fix in different[:_FIXES]]
     return [

@@ -2,10 +2,10 @@
 
 A batch covers [start_ns, end_ns). Its events form a separate table with new row numbers. The table
 contains the events that begin in this time (``own``), earlier events that still run, and events
-that computations need: the next activity of each device, linked events, and one event of each sort
-(``sorts``). Because of the latter, numbers of threads equal those of the whole run, and a batch
-shows devices without work and ranks that launch kernels. Times and counts of all batches sum to
-those of the run.
+that computations need: the next activity of each device, linked events, and the first event of each
+sort (``sorts``: same kind, same thread or device). With the first events, threads have the same
+numbers as in the whole run, and each batch shows all devices and all ranks that launch kernels. The
+times and counts of all batches sum to those of the run.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ BATCH_EVENTS = 2**17
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch; ``rows`` has for each of its ``events`` the row in the whole run.
+    """The events of one batch; ``rows`` has the row of each event in the whole run.
 
-    ``own`` are the positions in ``events`` of the events that begin in [start_ns, end_ns).
+    ``own`` is the range of positions in ``events`` of the events that begin in [start_ns, end_ns).
     """
 
     events: EventTable
@@ -43,11 +43,11 @@ class Batch:
 
 
 class Batches:
-    """The batches of the run ``packed``; in each, about ``size`` events or more begin.
+    """Divide the run ``packed`` into batches in which about ``size`` events or more begin.
 
     The tables of the batches have ``columns``, or all columns of ``packed`` by default.
-    ``divisible`` is True if there is more than one batch and the events are sorted and numbered by
-    start, as in a run that lstmprof wrote.
+    ``divisible`` is True if there is more than one batch, and if the events are sorted and numbered
+    by start, as in a run that lstmprof wrote.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Batches:
         return self.about(None)
 
     def about(self, asked: Flags | None) -> Iterator[Batch]:
-        """Yield the batches in order of time, with only the events that ``asked`` selects.
+        """Yield the batches in order of time, with only the events of the mask ``asked``.
 
-        ``asked`` is a mask over the events of the run; None selects all. Each batch also has the
+        The mask is over the events of the run; None selects all events. Each batch also has the
         events that the selected events need.
         """
         lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
@@ -114,7 +114,7 @@ class Batches:
 
 
 class _Tables:
-    """Makes the tables of batches, with the columns ``names``.
+    """Make the tables of batches, with the columns ``names``.
 
     ``links`` has the links of all events of the run (``parent_id`` …) as row numbers, or ``NONE``.
     """
@@ -126,9 +126,9 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, beside: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that these link to.
+        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that they link to.
 
-        Rows that are linked indirectly count, too.
+        Rows that are linked indirectly are included.
         """
         self._inside[own] = True
         new = np.unique(beside[~self._inside[beside]])
@@ -150,7 +150,7 @@ class _Tables:
         return rows
 
     def of(self, rows: Ints) -> EventTable:
-        """Return these rows as a table; ids and links are row numbers of this table."""
+        """Return the events ``rows`` as a table; ids and links are row numbers of this table."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
@@ -180,7 +180,7 @@ def _lanes(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(lanes: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield for each device the next activity at or after ``row``, and those that begin with it.
+    """Yield for each device its next activity at or after ``row``, and those with the same start.
 
     ``lanes`` has the rows of each device's activities.
     """

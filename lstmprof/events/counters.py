@@ -36,7 +36,7 @@ BYTES = "bytes"
 #: Name of the running sum of allocations and frees. It replaces ``ALLOCATED`` if the profile does
 #: not record the latter.
 SINCE_BEGIN = "memory allocated since the profile began"
-#: If the counters of a profile are in files, about this many values are in memory at a time.
+#: If the counters of a profile are in files, about this many values are read into memory at a time.
 BATCH_ROWS = 2**17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -155,7 +155,10 @@ class _OfRank:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile, one rank after the other; each rank's are sorted by time."""
+    """The counters of a profile: first those of one rank, then those of the next.
+
+    The values of each rank are sorted by time.
+    """
 
     of_ranks: tuple[_OfRank, ...] = ()
 

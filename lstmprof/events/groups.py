@@ -1,9 +1,9 @@
 """Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
 A position is an index into the grouped arrays, not a row of events. For sums over nested host
-events, ``Forest`` numbers the events in preorder of the forest that ``parent_id`` spans: an event
-and all events inside it have the numbers [place, place + size). The loop is over the depth of
-nesting.
+events, ``Forest`` numbers the events so that an event with the number ``place`` and all events
+inside it have the numbers [place, place + size). (The links ``parent_id`` form a forest; the
+numbering is its preorder.) Loops run over the depth of nesting.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Forest:
         return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return for each of ``rows`` whether no other one of ``rows`` with its code encloses it.
+        """Return for each of ``rows`` whether none of the other rows with its code encloses it.
 
         ``code`` has one number of 0 or more per row of the forest.
         """
@@ -93,7 +93,10 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row; the jumps to ancestors double in length."""
+    """Return the number of ancestors of each row.
+
+    In each pass of the loop, the links to ancestors double in length.
+    """
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
@@ -105,7 +108,7 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _after_siblings(parent: Ints, size: Ints) -> Ints:
-    """Return for each row the total ``size`` of its earlier siblings."""
+    """Return for each row the sum of the ``size`` of its earlier siblings."""
     order = np.argsort(parent, kind="stable")
     offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
@@ -115,8 +118,8 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return place
 
 
-#: Keys are numbered with an array if their range is at most about this many times their number;
-#: otherwise with a hash table.
+#: Keys are numbered with an array if their range (largest minus smallest) is at most about this
+#: many times the number of keys; otherwise with a hash table.
 _SPARSE = 4
 
 
@@ -143,7 +146,8 @@ class Groups:
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum ``values`` in each group as integers; ``where`` as for ``sizes``."""
+        """Sum ``values`` in each group as integers; with the mask ``where``, only where it is
+        True."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])

@@ -34,14 +34,14 @@ from lstmprof.numbers import number_of, percent
 
 _Three = tuple[int, int, int]
 
-#: CUDA C++ Programming Guide, "Compute Capabilities": the most blocks of a grid along x, the most
-#: threads of a block. HIP allows no more.
+#: The most blocks of a grid along x, and the most threads of a block. Source: CUDA C++ Programming
+#: Guide, "Compute Capabilities". HIP allows no more.
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 #: A thread has at most 255 registers on NVIDIA, 512 on AMD.
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
 _MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
-#: Characters of a process group's name. Chosen by hand.
+#: A longer name of a process group is cropped to this number of characters. Chosen by hand.
 _MOST_NAME = 100
 _DECIMALS = 6
 
@@ -88,7 +88,10 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return the parts of the shared memory: `` (0 B static + 4,096 B dynamic)``, or ""."""
+        """Return how the shared memory is divided, such as `` (0 B static + 4,096 B dynamic)``.
+
+        It is empty if that is unknown.
+        """
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -100,7 +103,7 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(said: Mapping[str, object]) -> str | None:
-    """Return the JSON of the values ``said`` (field name -> value in the profile).
+    """Return the JSON of the values ``said`` (field name -> value as the profile has it).
 
     Impossible values are left out. Return None if no value is left.
     """
@@ -114,7 +117,10 @@ def encoded(config: LaunchConfig) -> str:
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Parse the JSON ``written``, which may come from any program; None if no value is valid."""
+    """Parse ``written``, the JSON of a launch configuration from any program.
+
+    Invalid values become None; return None if no value is valid.
+    """
     try:
         said = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -159,10 +165,10 @@ def _believed(
     )
 
 
-#: Part of a kernel's or range's name (lower case, only letters and digits) → operation, as NCCL's
-#: tests call it. The first match decides.
+#: Part of a kernel's or range's name (lower case, only letters and digits) → collective operation,
+#: with the names of NCCL's tests. The first match decides.
 _OPERATIONS = (
-    *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # vLLM's own
+    *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # a kernel of vLLM
     ("allgather", "all_gather"),
     *(("reducescatter", "reduce_scatter"), ("alltoall", "all_to_all"), ("a2a", "all_to_all")),
     *(("broadcast", "broadcast"), ("reduce", "reduce"), ("gather", "gather")),
@@ -220,8 +226,8 @@ def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
 
 
-#: Lists that are nested deeper are not read, because functions walk them recursively. A list of
-#: lists of shapes has depth 3.
+#: More deeply nested lists are not read, because functions walk them recursively. A list of lists
+#: of shapes has depth 3.
 MOST_DEPTH = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
@@ -235,7 +241,7 @@ def recorded_inputs(text: str) -> list[Any]:
         return []
     try:
         entries = json.loads(_SURROGATE.sub(r"\\ufffd", text))
-    except (ValueError, RecursionError):  # objects in braces may be nested, too
+    except (ValueError, RecursionError):  # objects in braces may be nested too deeply
         return []
     return entries if isinstance(entries, list) else []
 

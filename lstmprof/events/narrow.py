@@ -1,8 +1,8 @@
-"""Packed events: a run in a third of the memory, unpacked piece by piece.
+"""Packed events: a run in about a third of the memory of an ``EventTable``.
 
 For ten million events, each array of an ``EventTable`` takes 80 MB, and a computation needs
 several. Packed columns have the narrowest integer types. A computation unpacks only the rows that
-it needs.
+it needs, piece by piece.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _Value = TypeVar("_Value")
 
 
 class Packed:
-    """The packed columns of an events table, in one chunk per column.
+    """The packed columns of an events table, in one Arrow chunk per column.
 
-    ``more`` reads a column that ``table`` lacks, on its first use. If ``more`` is given, the
+    ``more`` reads a column that ``table`` lacks, when it is first used. If ``more`` is given, the
     ``event_id`` of each event must be its row number, as in a stored run.
     """
 
@@ -80,7 +80,7 @@ class Packed:
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Return ``function`` of these events, computed only once."""
+        """Return ``function(self)``; it is computed only once."""
         if function not in self._kept:
             self._kept[function] = function(self)
         kept: _Value = self._kept[function]
@@ -160,10 +160,11 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """A packed column: ``values`` has an integer per row, or an index into ``texts``; −1 for null.
+    """A packed column: ``values`` has one integer per row; −1 stands for null.
 
-    ``texts`` is None for integer columns. If an integer column has nulls and negative values,
-    ``is_known`` shows for each row whether it is not null; otherwise ``is_known`` is None.
+    In a text column, the integers are indices into ``texts``; else ``texts`` is None. If an integer
+    column has nulls and negative values, ``is_known`` shows for each row whether it is not null;
+    otherwise ``is_known`` is None.
     """
 
     values: np.ndarray
@@ -173,7 +174,7 @@ class _Column:
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
-        """Return an Arrow column as a packed column; values are copied only if necessary."""
+        """Return an Arrow column as a packed column, without a copy of the values if possible."""
         array = _whole(column)
         texts = array.dictionary if pa.types.is_dictionary(array.type) else None
         array = array if texts is None else array.indices
@@ -201,7 +202,7 @@ class _Column:
 
 
 def packed(events: pa.Table) -> Packed:
-    """Return an events table in packed form."""
+    """Convert an events table to packed form."""
     return Packed(
         pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
     )
@@ -215,7 +216,8 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
     """Convert a text column to the dictionary type ``type_``.
 
-    If ``reduced``, drop the texts that no row uses, unless there are only ``_FEW_TEXTS``.
+    If ``reduced``, drop the texts that no row uses; columns of at most ``_FEW_TEXTS`` texts keep
+    all.
     """
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
@@ -267,7 +269,7 @@ class Gathered:
 
     def table(self) -> pa.Table:
         """Return the collected columns, one chunk each, and drop them from this object."""
-        # One by one, so that at most one column is in memory twice.
+        # One column after the other, so that at most one column is in memory twice.
         whole = [self._parts.pop(0).whole() for _ in self.columns]
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory of whole row groups
         return pa.table(whole, names=list(self.columns))
@@ -283,8 +285,8 @@ class _Numbers:
 
     def add(self, chunk: pa.Array) -> None:
         """Append the next rows of the column."""
-        if self._values is None:  # not earlier: a damaged file may declare any size
-            self._values = np.empty(self._count, dtype=str(self._type))  # int8, uint32…
+        if self._values is None:  # only now: a damaged file may declare any number of rows
+            self._values = np.empty(self._count, dtype=str(self._type))  # int8, uint32 …
         numbers = chunk.cast(self._type)
         rows = slice(self._filled, self._filled + len(numbers))
         if numbers.null_count:
@@ -324,9 +326,10 @@ class _Chunks:
 
 
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Read ``columns`` of ``file`` in the narrowest types, one chunk each.
+    """Read ``columns`` of ``file`` in the narrowest types, in one Arrow chunk each.
 
-    Each row group is converted when it is read, so that the file is never in memory in wide types.
+    Each row group is converted as soon as it is read, so that the file is never in memory in wide
+    types.
 
     Raises:
         OSError, pa.ArrowException: the file is damaged.

@@ -24,7 +24,7 @@ from lstmprof.events.threads import thread_ids
 
 #: Columns with ids of events.
 _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
-#: Columns with ids that the profiler assigned; 0 and negative values mean unknown.
+#: Columns with ids from the profiler; 0 and negative values mean unknown.
 _OWN_IDS = ("correlation_id", "external_id")
 #: Time that ``joined`` leaves between two processes if their absolute times are unknown.
 APART_NS = 1_000_000
@@ -207,8 +207,8 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 def in_turn(events: EventTable, rows: Ints) -> list[Ints]:
     """Split ``rows`` of one rank by process if its processes ran one after the other.
 
-    Otherwise return them as one part. A device activity belongs to the last process that started
-    before the activity.
+    Otherwise return all rows as one part. A device activity belongs to the last process that
+    started before the activity.
     """
     host = rows[(thread_ids(events) >= 0)[rows]]
     pid = events.ints("pid", UNKNOWN)[host]

@@ -28,8 +28,8 @@ _OF_WAITING = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waite
 _OF_MEMORY = ("allocator",)
 #: Columns of events.parquet since version 7.
 _OF_LAUNCHES = ("launch_config",)
-#: Each version that lstmprof can read, and the columns that a run of this version lacks. These
-#: columns are null.
+#: Format version → columns that a run of this version lacks. lstmprof can read these versions; the
+#: missing columns are null.
 LACKING: Mapping[int, tuple[str, ...]] = {
     2: ("rule", *_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
     3: (*_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),

@@ -22,14 +22,14 @@ from lstmprof.events.processes import in_turn
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Columns that distinguish sorts, in addition to the kind.
+#: Events of one sort are equal in these columns and in their kind.
 _PLACE = ("rank", "pid", "tid", "device")
 #: Columns that the computation of step windows reads.
 OF_WINDOWS = ("kind", "name", "start_ns", "dur_ns", *_PLACE)
 #: Up to this many events, the step windows are computed from all events.
 FEW = 2**17
-#: ``_deciding`` repeats an event of the busiest thread this many times, so that this thread is also
-#: the busiest one among the deciding events.
+#: ``_deciding`` repeats the row of the busiest thread's first op this many times, so that this
+#: thread is also the busiest one among the deciding events.
 _MOST = 5
 
 
@@ -76,7 +76,7 @@ def sorts(events: Packed) -> Sorts:
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
     """Return the rows of ``ranks``, and the first row of each sort of all other ranks.
 
-    The rows of other ranks keep the numbers of threads the same as in the whole table.
+    With these first rows, threads get the same numbers as in the whole table.
     """
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
@@ -173,8 +173,8 @@ def _deciding(events: Packed) -> Ints:
     """Return the rows of the events that decide the step windows; some rows occur repeatedly.
 
     These are all step markers, and the first and the last event of each sort. Without markers, the
-    thread with the most ops (or runtime calls, if there are no ops) ran the step; an event of this
-    thread is repeated so that it has the most among the deciding events, too.
+    step is what the thread with the most ops ran (or with the most runtime calls, if there are no
+    ops); one event of this thread is repeated, so that it also has the most of the returned events.
     """
     of = sorts(events)
     return np.sort(
@@ -193,10 +193,10 @@ def _steps(events: Packed) -> Ints:
 
 
 def _of_busiest(of: Sorts) -> Ints:
-    """Return for each rank the first op of the thread with the most ops.
+    """Return for each rank the row of the first op of the thread with the most ops.
 
-    Also return the first runtime call of the thread with the most runtime calls. Events are given
-    by their rows; each row is repeated ``_MOST`` times.
+    Then follow the rows of the first runtime call of the thread with the most runtime calls. Each
+    row is repeated ``_MOST`` times.
     """
     busiest = []
     for kind in ("op", "runtime"):

@@ -41,7 +41,8 @@ _SAMPLED = 32
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files of ``write_columns`` with one row or more each, sorted by their column ``time``."""
+    """Files written by ``write_columns``, with at least one row each, sorted by their column
+    ``time``."""
 
     paths: Sequence[Path]
     time: str
@@ -105,7 +106,7 @@ BATCH_ROWS = 2**17
 SPOOLED_ROWS = 2**18
 #: Number of events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
-#: Number of chunks that are merged, or whose texts are numbered, at a time.
+#: Number of chunks that are merged at a time, or whose texts are numbered at a time.
 MERGED_CHUNKS = 64
 
 

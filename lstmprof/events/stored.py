@@ -1,9 +1,9 @@
 """An events table on disk, in batches by time, for profiles that do not fit into memory.
 
-A batch has the events that begin in one time interval; events that begin together are in one batch.
-Its columns are in files. Integers have the narrowest type. Texts are numbers that refer to the
-distinct texts of the whole table, which are in memory. All files are in one temporary folder, which
-is removed when no object uses it any more.
+A batch has the events that begin in one time interval; events that begin at the same time are in
+one batch. Its columns are in files. Integers have the narrowest type. A text is stored as an
+integer code; the distinct texts of the whole table are in memory (``Texts``). All files are in one
+temporary folder, which is removed when no object uses it any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lstmprof.events.table import NONE, EventTable, cast, parquet_writer
 from lstmprof.host.scratch import made_temporary_folder, remove, room_in
 
 _TYPES = {field.name: field.type for field in SCHEMA}
-#: Text columns; on disk they are indices into ``Texts``.
+#: Text columns; on disk, a text is an index into ``Texts``.
 TEXT_COLUMNS = tuple(name for name, type_ in _TYPES.items() if pa.types.is_dictionary(type_))
 _CODE = pa.int32()
 
@@ -104,9 +104,9 @@ class Texts:
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """Return ``columns``, which are parts of the column ``name``, with numbers for texts.
+        """Replace the texts in ``columns`` by integer codes; new texts are added.
 
-        New texts are added.
+        ``columns`` are parts of the column ``name``.
         """
         there = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, there.type) for column in columns]
@@ -119,8 +119,8 @@ class Texts:
 class StoredBatch:
     """The events that begin at ``start_ns`` or later, but before the next batch begins.
 
-    ``first`` is the row of the first event in the whole table, ``rows`` the number of events. The
-    last of ``files`` that has a column has its values; a column in no file is null.
+    ``first`` is the row of the first event in the whole table, ``rows`` the number of events. If
+    several of ``files`` have a column, the last file counts; a column in no file is null.
     """
 
     first: int
@@ -138,7 +138,7 @@ class Part(EventTable):
 
     @property
     def first_row(self) -> int:
-        """Return the number that the first row of this part has in the whole table."""
+        """Return the row of the whole table at which this part begins."""
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
@@ -201,14 +201,14 @@ class StoredEvents(EventTable):
         return self.overlaid(map(self.stored, replacing))
 
     def encoded(self, columns: Mapping[str, Any]) -> pa.Table:
-        """Return these columns (name -> values) as on disk, with numbers for texts."""
+        """Convert ``columns`` (name -> values) to the form on disk: texts become integer codes."""
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         for name in arrays.keys() & set(TEXT_COLUMNS):
             (arrays[name],) = self._texts.coded(name, [arrays[name]])
         return pa.table(arrays)
 
     def stored(self, coded: pa.Table) -> Path:
-        """Write ``coded``, columns with numbers for texts, to a new file; return its path.
+        """Write ``coded`` (columns whose texts are integer codes) to a new file; return its path.
 
         Raises:
             LstmprofError: the disk is full.
@@ -218,7 +218,8 @@ class StoredEvents(EventTable):
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Return this table with the columns in ``files`` replaced; there is one file per batch."""
+        """Return this table with the columns in ``files`` replaced; there is one file per batch, in
+        order."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -226,7 +227,7 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and ``columns`` of the batch ``number``, with numbers for texts.
+        """Return ``event_id`` and ``columns`` of the batch ``number``; texts are integer codes.
 
         Columns that the files lack are left out.
         """
@@ -243,7 +244,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and ``columns`` of ``rows``, with numbers for texts.
+        """Return ``event_id`` and ``columns`` of ``rows``; texts are integer codes.
 
         The result is ordered by batch, and within a batch as ``rows``.
         """
@@ -265,7 +266,7 @@ class StoredEvents(EventTable):
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Return ``coded`` (rows with numbers for texts) as an events table in memory.
+        """Convert ``coded``, rows whose texts are integer codes, to an events table in memory.
 
         ``own_texts``: the table contains only the texts that its rows use.
         """

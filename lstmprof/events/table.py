@@ -116,7 +116,7 @@ class EventTable:
 
     @property
     def first_row(self) -> int:
-        """Return the number that the first row of this part has in the whole table."""
+        """Return the row of the whole table at which this part begins."""
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
@@ -127,7 +127,8 @@ class EventTable:
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Return this table with the columns that ``columns_of`` computes for each part."""
+        """Return this table with the columns replaced that ``columns_of`` computes for each
+        part."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -262,7 +263,8 @@ class EventTable:
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """Return this table with ``value`` cached as the result of ``function``."""
+        """Return this table with ``value`` cached, so that ``once(function)`` need not compute
+        it."""
         self._kept["function", function] = value
         return self
 
@@ -300,7 +302,7 @@ def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], l
 
 
 def _columns_of(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """Return the columns that the cached value under ``key`` depends on."""
+    """Return the columns that a cached value depends on; ``key`` is its key in the cache."""
     return key[2:] if key[0] == "columns" else key[1:2]
 
 

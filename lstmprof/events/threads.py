@@ -1,8 +1,9 @@
 """Number the host threads, and find the innermost event of a thread at each time.
 
 A thread is identified by rank, pid and tid. The innermost event of a thread at a time is the
-running event that started last (docs/ledger.md); if starts are equal, the shorter event, then the
-event of the deeper kind. Its kind and name show the state of the thread.
+running event that started last (docs/ledger.md). If starts are equal, it is the shorter event; then
+the event whose kind usually nests deeper (``_DEPTH``). The kind and name of the innermost event
+show the state of the thread.
 """
 
 from __future__ import annotations

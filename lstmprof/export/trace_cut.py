@@ -51,10 +51,12 @@ _MOST_LISTED = 12
 
 @dataclass(frozen=True)
 class Cut:
-    """The rows of the events to keep: ``inside`` of them overlap the ``span`` (first ns, end).
+    """The events to keep: ``rows`` of the table.
 
-    ``crossing`` events cross an edge of the span. ``next_steps`` are the numbers of steps of which
-    only the marker is kept, because it ends the step before.
+    ``windows`` are the chosen steps, empty if the user chose a ``span`` (first ns, end ns).
+    ``inside`` is the number of events that overlap the span, and ``crossing`` the number of those
+    that cross one of its edges. ``next_steps`` are the numbers of the steps after the span; of
+    these only the markers are kept, because a marker ends the previous step.
     """
 
     span: tuple[int, int]

@@ -2,10 +2,10 @@
 
 ``read`` recognises a format by the file's content, because profiles are often renamed or gzipped.
 Only reports of Nsight Systems are recognised by their file name. Each format is a module of this
-folder with ``recognises(raw)`` and ``read(raw)``; formats share the other modules. Every file is
-first tried as a Kineto trace (``kineto.stream``), because these are the largest and can be read in
-pieces. A profile is untrusted input: whatever the bytes, ``read`` returns a ``Profile`` or raises
-one ``ProfileError``.
+folder with ``recognises(raw)`` and ``read(raw)``; the other modules are shared by formats. Every
+file is first tried as a Kineto trace (``kineto.stream``), because Kineto's files are the largest,
+and can be read in pieces. A profile is untrusted input: whatever the bytes, ``read`` returns a
+``Profile`` or raises one ``ProfileError``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lstmprof.formats.raw_file import RawFile
 
 #: The modules of this folder that read a format, in the order in which ``read`` tries them.
 FORMATS = (
-    "onnxruntime",  # before kineto, which has the category of ONNX Runtime's GPU events, too
-    "mxnet",  # before kineto, which has the category of MXNet's operators, too
+    "onnxruntime",  # before kineto, whose categories include that of ONNX Runtime's GPU events
+    "mxnet",  # before kineto, whose categories include that of MXNet's operators
     "rocprofv3",
     "kineto",
     "autograd",
@@ -35,7 +35,7 @@ FORMATS = (
     "xplane",
     "rocpd",
     "cuda.nvprof",
-    "cuda.nsys",  # last, because it also recognises reports of Nsight Systems, by their name
+    "cuda.nsys",  # last: it also recognises reports of Nsight Systems, by their name
 )
 
 

@@ -35,7 +35,7 @@ from lstmprof.formats.rows import Row
 
 _HOST, _DEVICE = "CPU functions", "CUDA functions"
 _ATEN = "aten::"
-#: The demangled name of the op ``t``: the type ``t`` of the Itanium C++ ABI.
+#: The demangled name of the op ``t``: the Itanium C++ ABI encodes ``unsigned short`` as ``t``.
 _DEMANGLED_T = "unsigned short"
 _STEP = re.compile(r"ProfilerStep#\d+|step")
 #: Names of ops with a namespace (``aten::mm``) and of autograd nodes (``AddmmBackward0``).

@@ -77,7 +77,8 @@ class Pool(Executor):
         Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures`` is
         False.
         """
-        # First, because a thread that took a task later would wait for a worker for ever.
+        # First, because a thread that begins a task after the workers have ended would wait for
+        # ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:
@@ -85,7 +86,7 @@ class Pool(Executor):
         self._threads.shutdown()
         for worker in self._started:
             for pipe in (worker.stdin, worker.stdout):
-                with contextlib.suppress(OSError):  # the worker ended before it read all its input
+                with contextlib.suppress(OSError):  # the worker ended before it had read its input
                     _open(pipe).close()
             worker.wait()
 
@@ -152,7 +153,7 @@ def _failure(error: Exception) -> bytes:
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:
-    # Unbuffered, because the lock of a buffer that this thread reads would abort the exit.
+    # Unbuffered, because at exit Python would abort if this thread held the lock of a buffer.
     pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     with contextlib.suppress(EOFError):
         while True:

@@ -85,7 +85,8 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """An unpacked raw profile: ``given`` is its content, or the open file with the content."""
+    """An unpacked raw profile: ``given`` is its content in memory, or the open file with the
+    content."""
 
     path: Path | str  # for messages: the path of the file, its place in an archive, or its URL
     given: bytes | OpenFile
@@ -289,7 +290,7 @@ def json_document(
             return _loads(text)
         except json.JSONDecodeError as error:
             if error.msg.startswith(_BEYOND):
-                raise  # the document before the extra text is valid: nothing can be repaired
+                raise  # the document is valid and text follows: no repair helps
             return _loads(_TO_MEND.sub(_mended, text))
     except json.JSONDecodeError as error:
         raise _fault(path, content, text, error) from error
@@ -343,7 +344,8 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Return the token as valid JSON of the same length, so that positions in errors are right."""
+    """Return the invalid ``token`` as valid JSON of the same length, so that positions in errors
+    stay right."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -393,7 +395,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """The files of an archive; ``fault`` says why later files are missing, None if all are here."""
+    """The readable list of an archive's files; ``fault`` says why later files are missing, or is
+    None."""
 
     files: list[Member]
     fault: ProfileError | None
@@ -426,10 +429,10 @@ def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
             raise tarfile.ReadError(f"negative size at byte {max(last, info.offset)}")
         last = info.offset
         yield info
-        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # the member is cut, not only its padding
+        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # more than the padding is missing
             if not info.isfile():
                 raise tarfile.ReadError(f"truncated within the member at byte {info.offset}")
-            tar.offset = raw.length  # where ``members`` finds the end of the archive
+            tar.offset = raw.length  # ``members`` takes this as the archive's end
             return
 
 

@@ -1,11 +1,11 @@
 """Read AMD's rocpd: the SQLite database of rocprofv3 since ROCm 7 (``--output-format rocpd``).
 
 Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``. A file of
-rocprofv3 has one process, a file of ``rocpd merge`` several. Rows point to the ``id`` of other
+rocprofv3 has one process, a file of ``rocpd merge`` several. Rows refer to the ``id`` of other
 rows: a region (a call or a range) to its thread and its name, a kernel to its symbol (name) and
 agent (GPU), and both to their row of ``rocpd_event``. Strings and events are looked up in chunks
-and not kept. The notes of ``rocprofv3`` about its JSON apply here, too. Instants, and calls of zero
-length, are in a table that is not read.
+and not kept. The notes on the JSON in ``rocprofv3`` apply here, too. The table with instants and
+with calls of zero length is not read.
 
 Source: source/share/rocprofiler-sdk-rocpd and source/lib/output/generateRocpd.cpp of
 ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and 13 published databases of schema 3 with kernels
@@ -227,9 +227,10 @@ class Events:
         return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
 
     def _own(self, name_id: int) -> str | None:
-        """Return the name of a region if it is the text of a range, None if it names a ROCTx call.
+        """Return the name of a region if it is the text of a ROCTx range; None if it names a ROCTx
+        call.
 
-        Since 2026 the name is the text.
+        Since 2026, a region's name is the range's text.
         """
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
@@ -432,6 +433,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the machine's GPUs by node, each once, although every process lists them all."""
+    """Return the machine's GPUs by node, each once; every process lists all of them."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

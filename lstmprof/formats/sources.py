@@ -49,7 +49,7 @@ _PROFILE_NAMES = (
     *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz"),
 )
 #: Endings that are removed from a file's name to name its run: the parts of ``_PROFILE_NAMES``, and
-#: two that users and torch write before them.
+#: two other endings that users and torch write before those.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
@@ -220,7 +220,9 @@ def _of_file(source: Source, head: bytes) -> list[list[Source]]:
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """Yield the files of a tar archive that may be profiles; an unreadable one raises when loaded.
+    """Yield the files of a tar archive that may be profiles.
+
+    A file that cannot be read raises an error only when it is loaded.
 
     Raises:
         ProfileError: the archive is unreadable, or no member can be a profile.
@@ -242,7 +244,8 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the members or, if the archive is unreadable, one source that raises when loaded."""
+    """Yield the members; if the archive is unreadable, yield one source that raises when it is
+    loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -250,7 +253,11 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _beyond(folder: Source, count: int) -> list[list[Source]]:
-    """Return a group with a source that raises when loaded, if ``folder`` has too many files."""
+    """Return a group with one source that raises when it is loaded, if ``folder`` has too many
+    files.
+
+    Otherwise return no group.
+    """
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"

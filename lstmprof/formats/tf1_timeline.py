@@ -3,22 +3,22 @@
 To know when reading the events:
 
 - Times are whole microseconds since 1970; a kernel takes at least one.
-- A process of the file is a device or one of its streams (``Device``). A thread of the file is no
-  thread but a lane of the drawing: an event that overlaps another is on the next lane. ``pid`` and
-  ``tid`` of a row are these numbers.
+- A process of the file is a device or one of its streams (``Device``). A thread of the file is only
+  a row of the drawing ("lane"): an event that overlaps another is on the next lane. ``pid`` and
+  ``tid`` in the events table are these numbers.
 - The executor of a GPU runs on the host and enqueues work for the GPU's streams. No correlation ids
   join its ops with the streams' activities.
 - The name of an activity is that of its op (on ROCm, of the kernel); its ``op_name`` is
   ``<node>:<OpType>``. A copy that an op makes itself has the op's name, too, but its process is
   called ``memcpy``.
 - TensorFlow 1.15 writes a node twice: on its executor and, within that time, in ``/host:CPU``,
-  where an event has a name and no type. The reader omits the second.
+  where an event has a name and no type. The reader omits the second event.
 - A capture of lstmprof has the session runs of several steps, and marks the steps and their ranges
-  by its own category. Its host rows belong to the worker's process; each lane of an executor gets a
-  thread number that does not exist in that process.
+  by its own category. Its host events belong to the worker's process; each lane of an executor gets
+  a thread number that does not exist in that process.
 
-Processes in TensorFlow's Chrome traces have the names below; a timeline appends `` Compute`` or
-`` Tensors``. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
+Processes in TensorFlow's Chrome traces have the names below; a timeline appends `` Compute`` or ``
+Tensors``. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
 
 ::
 
@@ -107,12 +107,13 @@ _DEVICE = re.compile(
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
 #: Prefix of XLA's device types: XLA_GPU:0 is the same GPU as GPU:0.
 _XLA = "XLA_"
-#: Values of ``Device.lane`` for processes that repeat the activities of the numbered streams.
+#: Values of ``Device.lane`` of the processes that repeat the activities of all numbered streams.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The parts of a process name; ``lane`` follows the device (``stream:14``), often empty."""
+    """The parts of a process's name; ``lane`` is what follows the device (``stream:14``), often
+    empty."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …

@@ -199,7 +199,10 @@ def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Return the time rounded to whole ps, still in µs; float64 times of days have wrong digits."""
+    """Return the time rounded to whole ps, as text in µs.
+
+    In the text of a long time (days), which was a float64, digits below that are wrong.
+    """
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None

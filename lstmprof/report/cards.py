@@ -19,7 +19,7 @@ MOST_OPEN = 4
 
 @dataclass(frozen=True)
 class Cause:
-    """A finding in the folded part of a card; ``fixes`` are pairs (text of the fix, its source)."""
+    """A cause in the folded part of a card; ``fixes`` are pairs (text of the fix, its source)."""
 
     kind: str
     sentence: str
@@ -28,7 +28,8 @@ class Cause:
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of time in the line "Where" of a card: its colour is that of ``part``."""
+    """A kind of time in the line "Where" of a card; it has the colour of ``part``, a part of the
+    breakdown."""
 
     kind: str
     part: Part

@@ -16,7 +16,7 @@ from lstmprof.implementations import version_numbers
 from lstmprof.numbers import UNKNOWN, count, listed, milliseconds, number_of
 from lstmprof.runs.metadata import RunInfo
 
-#: Packages in the ``versions`` of run.json that the caption leaves out.
+#: Packages in the ``versions`` of run.json that the caption does not mention.
 _UNTOLD = ("nvtx", "lstmprof")
 
 
@@ -242,14 +242,15 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Return for each cell with several runs these runs; ``names`` are the conditions of cells."""
+    """Return the runs of each cell that has several runs; ``names`` are the conditions of a
+    cell."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
     return [cell for cell in cells.values() if len(cell) > 1]
 
 
-#: Replaces a value in a row's key that the row's name need not show.
+#: Stands in a row's key for a value that the row's name need not show.
 _SAME = object()
 
 

@@ -31,8 +31,8 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Callees with a smaller share of the picture's time are joined into one box ("5 smaller callees"),
-#: which is left out if it is too small, too.
+#: Callees with a smaller share of the picture's time than this are joined into one box ("5 smaller
+#: callees"), which is left out if its share is too small, too.
 LEAST_SHARE = 0.01
 #: Most nested boxes in a picture. A run with more events than ``MOST_EVENTS`` has no pictures.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000

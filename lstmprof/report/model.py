@@ -67,7 +67,8 @@ class Group:
 class Pair:
     """Two runs that can be compared.
 
-    ``rows`` have for each kind of time its ns in both steps: kind, fast_ns, slow_ns.
+    ``rows`` has one entry per kind of time: kind, and its ns in the step of the fast run and of the
+    slow run (fast_ns, slow_ns).
     """
 
     fast: StepProfile
@@ -136,8 +137,8 @@ class Icicle:
     ``columns`` have one entry per box, callers before callees. ``above`` is the index of the
     caller's box; ``name`` and ``part`` are indices into ``names`` and ``parts``; −1 means none.
     ``what`` is text such as ``host time by module``, and ``said`` a sentence with the total time.
-    ``fast`` and ``slow`` name the runs of a pair, whose column ``total_ns`` has the longer of the
-    two runs' times for each stack.
+    ``fast`` and ``slow`` are the names of the runs of a pair; in its column ``total_ns``, each
+    stack has the longer time of the two runs.
     """
 
     run: str

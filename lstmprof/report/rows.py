@@ -34,8 +34,8 @@ from lstmprof.report.runs import RunReport
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
 #: The critical paths of runs with more events are not on the page: ``breakdown`` takes seconds.
 MOST_ON_PATH = 100_000
-#: Conditions that may differ between the runs of the chart of sizes. The names of the chart's rows
-#: show those that do.
+#: Conditions that may differ between the runs of the chart of sizes. A row's name shows those that
+#: differ.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
 #: Number of cells in the chart of stability for all runs together, and the least for one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
@@ -387,7 +387,8 @@ def _is_last(call: Row) -> bool:
 
 
 def _size(count: int) -> int:
-    """Return how many items one column must stand for, so that ``count`` fit into a heat map."""
+    """Return how many items (steps or collectives) one column must stand for, so that ``count``
+    items fit into a heat map."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 

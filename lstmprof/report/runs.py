@@ -18,7 +18,7 @@ from lstmprof.numbers import labels
 from lstmprof.report.model import Group, Report, Row, RunFacts
 from lstmprof.runs.metadata import RunInfo
 
-#: Entries of run.json's ``versions`` that the page leaves out.
+#: Entries of run.json's ``versions`` that the page does not show.
 _UNTOLD = ("nvtx", "numpy", "lstmprof")
 
 

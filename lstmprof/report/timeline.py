@@ -38,7 +38,7 @@ FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: The column that has another name and other texts on the page.
+#: A column of the events table, and its name on the page, where its texts differ, too.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
 #: Larger values of ``tid`` are hashes that a profiler made, not thread ids.

@@ -85,7 +85,7 @@ def border(place: object) -> Iterator[None]:
 
 
 def _names(error: RunError, place: Path) -> bool:
-    """Return whether the message names ``place``, its last part, or the folder it is in."""
+    """Return whether the error's message names ``place``, its last part, or its parent folder."""
     return str(place) in error.fault or error.fault.startswith(
         (f"{place.name}: ", f"{place.parent}")
     )
@@ -98,10 +98,12 @@ def of_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``; if this fails, leave out items for which ``make([item])`` fails, too.
+    """Return ``make(items)``; if this fails, return ``make`` of the items without those that are at
+    fault.
 
-    The errors of items that are left out are passed to ``leave_out``. ``place_of`` returns the path
-    or URL of an item for messages; ``together`` stands for several items.
+    An item is at fault if ``make([item])`` fails, too. The errors of these items are passed to
+    ``leave_out``. ``place_of`` returns the path or URL of an item for messages; ``together`` stands
+    for several items.
 
     Raises:
         LstmprofError: ``make`` fails for every item, or an option is at fault.

@@ -86,9 +86,9 @@ def opened(
 def _nothing(
     words: Sequence[Path | str], faults: Sequence[LstmprofError], leave_out: LeaveOut
 ) -> LstmprofError:
-    """Return the error for words without a readable run, and pass each fault to ``leave_out``.
+    """Return the error to raise if none of ``words`` has a readable run.
 
-    A single fault is returned itself.
+    Each of ``faults`` is passed to ``leave_out``; a single fault is returned itself.
     """
     if len(faults) == 1:
         return faults[0]

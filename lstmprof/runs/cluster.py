@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 _Made = TypeVar("_Made")
 
-#: Seconds within which a scheduler must answer (``_ANSWER_S``), and workers must appear.
+#: Seconds within which the dask scheduler must answer (``_ANSWER_S``), and within which at least
+#: one worker must appear (``_WORKERS_S``).
 _ANSWER_S = 5
 _WORKERS_S = 30
 

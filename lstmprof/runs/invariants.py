@@ -228,15 +228,18 @@ def _integers(batch: pa.RecordBatch, name: str) -> Ints:
 
 
 def _not_before(batch: pa.RecordBatch, first: int) -> Ints:
-    """Return the rows whose parent is not an earlier row; every cycle of parents has such a row."""
+    """Return the rows of ``batch`` whose parent is not an earlier row.
+
+    If events are their own ancestors, one of them is among these rows.
+    """
     parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
     return first + np.flatnonzero(parent >= np.arange(first, first + len(parent)))
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
-    """Return the first of ``rows`` whose chain of parents has no end, or None.
+    """Return the first of ``rows`` whose chain of parents has no end; None if there is none.
 
-    The jumps to ancestors double in length.
+    In each pass, the links to ancestors double in length.
     """
     above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
     ancestor = np.append(above, NONE)

@@ -32,7 +32,8 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a job; a worker reads it into files in ``base``, which all workers can access."""
+    """One file of a job with many files. A worker reads it into files in ``base``, which all
+    workers can access."""
 
     base: Path = field(kw_only=True)
 
@@ -58,7 +59,7 @@ def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
 
 
 def shared_out(task: Task, base: Path) -> list[Task]:
-    """Return one ``Share`` for each file of ``task``, in order."""
+    """Return ``task`` divided into one ``Share`` per file, in order."""
     return [
         Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
         for source in task.group
@@ -66,9 +67,10 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of ``task``; ``outcomes`` yields next the results of its ``parts``.
+    """Return the result of ``task``, which was divided into ``parts``; ``outcomes`` yields their
+    results.
 
-    ``parts`` is the task itself, or its shares.
+    ``parts`` is ``[task]`` or its shares.
     """
     if not isinstance(parts[0], Share):
         return next(outcomes)
@@ -82,7 +84,8 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
 _WORTH_BYTES = 32 * 2**20
 #: Seconds between checks whether the workers can still return results.
 _LOOK_S = 5
-#: Number of tasks for which ``Task.kept`` is called at the same time (a run may be at a URL).
+#: Number of tasks for which ``Task.kept`` is called at the same time, because a run may be at a
+#: slow URL.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 
@@ -227,7 +230,7 @@ def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
 def _mark(out: Path | str) -> AbstractContextManager[Path | None]:
     """Yield a temporary folder in ``out``, or None for a URL.
 
-    A worker that sees the folder also sees ``out``.
+    Workers look for this folder to check that they see ``out``.
     """
     return nullcontext() if isinstance(out, str) else staging(out)
 

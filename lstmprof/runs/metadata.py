@@ -362,7 +362,8 @@ class RunInfo(_Record, frozen=True):
         return {tid: name for tid, name in given if isinstance(name, str)}
 
 
-#: Those ``names.CONDITIONS`` that are not a single field of run.json → function for their value.
+#: Condition of a run (of ``names.CONDITIONS``) that is computed, not a single field of run.json →
+#: the function that computes it.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -391,7 +392,8 @@ def alike(
 
 @dataclass(frozen=True)
 class Fact:
-    """A field of run.json, such as ``hardware.gpu`` (``place``), and its SQL column."""
+    """A field of run.json and its SQL column; ``place`` is the field's path, such as
+    ``hardware.gpu``."""
 
     place: str
     column: Column

@@ -49,8 +49,8 @@ SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION)
 #: ``Run.packed`` reads all columns at once if the run has at most this many events, because reading
 #: them one by one takes longer.
 FEW_ROWS = 2**18
-#: Columns that ``Run.packed`` reads first if a run is larger, because they are validated in any
-#: case.
+#: Columns that ``Run.packed`` reads first if a run has more events, because the validation needs
+#: them in any case.
 OF_ALL = ("kind", "name", "start_ns", "dur_ns", "launch_id")
 #: A larger run.json is refused. It usually has a few kB, or some MB for a job of a thousand ranks.
 MOST_BYTES = 32 * 2**20
@@ -77,7 +77,8 @@ class Run:
         return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
-        """Read ``columns`` of the events into one chunk each, in a third of the usual memory.
+        """Read ``columns`` of the events into one chunk each, in about a third of an
+        ``EventTable``'s memory.
 
         Integers and the indices of texts have the narrowest type that holds them.
 
@@ -222,7 +223,7 @@ class Run:
 
 
 class _Events:
-    """The events file at ``path``; it stays open, so that a later replacement is not read."""
+    """The events file at ``path``. It stays open, so a file that replaces it later is not read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

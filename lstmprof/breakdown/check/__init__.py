@@ -1,8 +1,8 @@
-"""Check the quality of a profile: what it contains, what it lost, and what recording cost.
+"""Check the quality of a profile: what it contains, what it lacks, and what recording cost.
 
 ::
 
-    breakdown ─ parts_of ─▶ counts and lacks of each rank ─ QUESTIONS, in order ─▶ rows of results
+    breakdown ─ parts_of ─▶ counts and missing data per rank ─ QUESTIONS, in order ─▶ results
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from lstmprof.breakdown.lacks.advice import recipes_for
 from lstmprof.breakdown.lacks.rules import RULES
 from lstmprof.events.annotate import MEASURED
 
-#: Checks for which no recipe is shown: their data need a second run, or cost time per op.
+#: If only these checks are not ok, no recipe for a better profile is shown, because their data need
+#: a second run, or cost time per op.
 _DEAR = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, the same as that of ``lstmprof compare`` if a run fails the gate.
 FAILED = 3
@@ -63,10 +64,10 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return the rows of one check on one rank: one per lack, then the check's own answer.
+    """Return the rows of one check on one rank: one per missing kind of data, then the answer.
 
-    The answer is left out if it is ok but there are lacks. ``first`` is True for the first rank,
-    which also gets the lacks of the whole run.
+    The answer is omitted if its state is ok but data are missing. ``first`` is True for the first
+    rank, which also gets the rows about data that the whole run lacks.
     """
     rows = []
     for lack in part.lacks:

@@ -35,21 +35,21 @@ from lstmprof.numbers import milliseconds, percent, quantity
 
 #: Columns of the events that ``parts_of`` reads.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
-#: Kinds of lacks that mean: the program used a GPU or may have, and no activity was recorded.
+#: Kinds of lacks (missing data) of a program that used a GPU, or may have, but has no GPU activity.
 NO_GPU = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Counts of one rank in addition to ``Recorded``, and what the rank's profile lacks.
+    """What one rank's profile lacks (``lacks``), and counts in addition to ``Recorded`` (``has``).
 
     ``with_shapes`` counts ops whose input shapes were recorded. ``early`` counts activities that
     begin before their launch call, by at most ``early_ns``. ``overheads`` counts events of the
-    profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps.
-    ``inflation_share`` is how much longer profiled steps are than steps timed without a profiler
-    (0.1: 10 %); it is None if no step was timed. ``settings`` names recorded data that cost host
-    time. ``allocations`` counts recorded allocations and frees. ``memory`` is True if totals of
-    allocated memory were recorded.
+    profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps. ``inflation_share``
+    is how much longer profiled steps are than steps timed without a profiler (0.1: 10 %); it is
+    None if no step was timed. ``settings`` names recorded data that cost host time. ``allocations``
+    counts recorded allocations and frees. ``memory`` is True if totals of allocated memory were
+    recorded.
     """
 
     has: Recorded
@@ -74,7 +74,7 @@ class Part:
 
 
 def parts_of(breakdown: Breakdown) -> list[Part]:
-    """Return the counts of a breakdown, one entry per rank.
+    """Return the counts of each rank of a breakdown.
 
     Raises:
         RunError: the events are missing, damaged or of another schema version.
@@ -133,7 +133,8 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
     return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
-#: If a larger share is affected, a number is doubtful (warn) or not to be trusted (fail).
+#: If missing data affect more than this share of the time or events, the state of the check is warn
+#: (numbers are doubtful) or fail (numbers must not be trusted).
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
 #: (state, sentence[, affected share]); None if the check has no result.
@@ -142,10 +143,10 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the kinds of lacks that concern it, and the result if nothing is lacking.
+    """One check: the kinds of missing data that it reports, and its answer if nothing is missing.
 
-    ``lacks`` has the kinds of lacks. A result of ``answer`` is shown if there is no lack of these
-    kinds, or if its state is not ok.
+    ``lacks`` has the kinds (``Lack.kind``). The result of ``answer`` is also shown if data are
+    missing but the state of the answer is not ok.
     """
 
     name: str
@@ -156,22 +157,22 @@ class Question:
 def is_counted(lack: Lack, part: Part) -> bool:
     """Return whether ``check`` reports ``lack``.
 
-    It reports settings that slow the run only if more than input shapes was recorded, because
+    Profiler settings that slow the run are not reported if only input shapes were recorded, because
     shapes are useful.
     """
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
 def state_of(lack: Lack) -> State:
-    """Return the state of the row that reports ``lack``."""
+    """Return the state of the row that reports the missing data ``lack``."""
     if lack.kind == "no step markers":
         return NOT_RECORDED
     return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
 
 
 def graded(share: float) -> State:
-    """Return the state for the profiler's overhead as a share of the undisturbed step."""
-    share = round(share, 9)  # as a float, 1.1 − 1 is above 0.1
+    """Return the state for the profiler's overhead, given as a share of the undisturbed step."""
+    share = round(share, 9)  # the float 1.1 − 1 is a little more than 0.1
     return FAIL if share > FAIL_SHARE else WARN if share > WARN_SHARE else OK
 
 

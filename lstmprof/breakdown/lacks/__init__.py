@@ -28,8 +28,8 @@ class Lack:
 
     ``kind`` is the name of the rule that found the lack, or ``NOTE``. ``share`` is the affected
     share of the time or of the events, 0–1; it is None if unknown. ``hides`` names the numbers that
-    are unknown for lack of this data; it is empty if numbers are only doubtful. ``blinds`` is True
-    if nothing can be said about where the time goes. ``ranks`` are the affected ranks of a run with
+    are unknown without this data; it is empty if numbers are only doubtful. ``blinds`` is True if
+    nothing can be said about where the time goes. ``ranks`` are the affected ranks of a run with
     several ranks; ``sentence`` is about the first of them.
     """
 

@@ -1,4 +1,4 @@
-"""``RULES``: what can be missing from a profile, when it is, and the sentence; worst first."""
+"""``RULES``: data that may be missing, the condition that it is, and the sentence; worst first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lstmprof.numbers import count, cropped, listed, milliseconds
 from lstmprof.runs.metadata import RunInfo
 
 _ACTS = "activities"
-#: Number of characters of a profiler's log that are shown.
+#: A longer complaint in a profiler's log is cropped to this number of characters.
 _MOST_LOGGED = 120
 
 
@@ -25,7 +25,7 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 _STACKS = "Python stacks"
 SHAPES = "input shapes"
 ALLOCATIONS = "allocations"
-#: Settings of ``torch.profiler`` that cost the host time at each op → what they record.
+#: Settings of ``torch.profiler`` that cost the host time per op → the data that they record.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
@@ -35,13 +35,13 @@ _COSTLY = {
 }
 #: Profile formats of frameworks (TensorFlow, JAX) that use a GPU by default if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
-#: Longest name of an accelerator in a sentence, in characters.
+#: A longer name of an accelerator is cropped to this number of characters.
 _WIDTH = 60
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The facts that rules read: event counts of one rank, run.json, and the number of ranks."""
+    """What a rule reads: event counts of one rank (``has``), run.json, and the number of ranks."""
 
     has: Recorded
     info: RunInfo
@@ -64,7 +64,7 @@ class Recording:
 
     @property
     def captured(self) -> bool:
-        """Return whether lstmprof recorded the run, and so measured what profiling changed."""
+        """Return whether lstmprof recorded the run, and so measured the slowdown by profiling."""
         return self.info.source in MEASURED
 
     @property
@@ -79,7 +79,7 @@ class Recording:
 
     @property
     def used_gpu(self) -> bool:
-        """Return whether the host launched, or probably launched, work on an accelerator."""
+        """Return whether the host launched work on an accelerator, or probably did."""
         has, info = self.has, self.info
         if info.device == "cpu":
             return False
@@ -137,7 +137,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """Return two texts: what the host did with a GPU, and why no activity may be recorded."""
+    """Return two texts: what shows that a GPU was used, and why no GPU activity may be recorded."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"
@@ -211,18 +211,22 @@ def _ranges_alone(r: Recording) -> str:
     )
 
 
-#: Smaller affected shares are not reported, because they hardly change a printed percentage.
+#: Missing data that affect a smaller share of time or events are not reported, because they hardly
+#: change a printed percentage.
 LEAST_SHARE = 0.005
 
-#: Ranges or steps were recorded on the host, but (in the steps) no op and no Python frame.
+#: Kind of lack: ranges or steps were recorded on the host, but no op and no Python frame inside
+#: them.
 RANGES_WITHOUT_OPS = "ranges without ops"
-#: The program used a GPU (or a TPU), but the events contain none of its activities.
+#: Kinds of lacks: the program used a GPU (or a TPU), but none of the device's activities are known.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
-#: The profile names a GPU, and nothing shows whether the program used it.
+#: Kind of lack: the profile names a GPU, and nothing shows whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
-#: Device activities were recorded, but no event on the host, or no launch call of any activity.
+#: Kinds of lacks: device activities were recorded, but no host event, or no launch call of any
+#: activity.
 NO_HOST, NO_LAUNCHES = "no host", "no launches"
-#: Activities begin before their launch calls, so the two clocks differ.
+#: Kind of lack: activities begin before their launch calls, so the clocks of host and device
+#: differ.
 CLOCKS = "clocks of host and device"
 _IDLE = "busy and idle time of the device"
 _WAITS = "causes of idle time"
@@ -231,12 +235,12 @@ _HOST = "host work during idle time"
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be missing: the condition (``holds``) and the sentence for users.
+    """A rule about data that may be missing: the condition (``holds``), and the sentence for users.
 
     ``share`` returns the affected share of the time or of the events, 0–1, or None if unknown.
-    ``hides`` names the numbers that are then unknown; it is empty if numbers are only doubtful.
-    ``blinds`` is True if nobody can say what the time was spent on. ``of_run`` is True if the rule
-    is about the whole run, not about each rank.
+    ``hides`` names the numbers that are unknown without the data; it is empty if numbers are only
+    doubtful. ``blinds`` is True if nobody can say what the time was spent on. ``of_run`` is True if
+    the rule is about the whole run, not about each rank.
     """
 
     kind: str
@@ -259,9 +263,10 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether ``count`` lost launches are reported, which were made within ``ns``.
+    """Return whether ``count`` launches without an activity, made within ``ns``, are reported.
 
-    They are if ``ns`` is a large share of the profile, or ``count`` of the kernel launches.
+    They are reported if ``ns`` is a large share of the profile's length, or ``count`` a large share
+    of the kernel launches (``is_large``).
     """
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))

@@ -1,7 +1,7 @@
-"""Calls of recurrent layers, their times, and how loops of cells are joined to one network.
+"""Calls of recurrent layers, their times, and how neighbouring loops are joined to one network.
 
-A recogniser (``profiles``) lists the outermost events of a call's forward pass. The call also
-includes the events inside these, their backward passes, and the device work launched by all.
+A recogniser (``profiles``) finds the outermost events of a call's forward pass. The events inside
+them, their backward passes, and all device work launched by these belong to the call, too.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _LATEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the recurrent layers ``network``.
+    """One call of the recurrent layers that ``network`` describes.
 
     ``form`` is one of ``implementations.FORMS``: one op for the layer, one op per cell, or a loop
     of small ops. ``op`` names the op, or the ops that a loop repeats. ``library`` is the library
-    of the kernels. ``rows`` are the outermost events of the forward pass. ``backward`` are the
-    outermost events of the backward pass, if ``forward_id`` does not link them. If ``counted`` is
-    False, this is all recurrent work of one step, and the number of calls is unknown.
+    that computes the layer, such as cuDNN. ``rows`` are the outermost events of the forward pass.
+    ``backward`` are the outermost events of the backward pass, if ``forward_id`` does not link
+    them. If ``counted`` is False, this is all recurrent work of one step, because the profile does
+    not show where a call begins.
     """
 
     form: str
@@ -48,11 +49,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """The length of both passes of a call, and the number of ops or kernels in its forward pass.
+    """The time of both passes of a call, and the number of ops or kernels in its forward pass.
 
-    A length is the time from the start of the first event to the end of the last one. In profiles
-    with device activities, only these count (``kernels``); else host ops (``ops``) do. A field is
-    None if the profile has no such event.
+    The time is from the start of the first event to the end of the last one. In profiles with
+    device activities, only activities count (``kernels``); in others, only host ops (``ops``). A
+    field is None if the profile has no such event.
     """
 
     forward_ns: int | None
@@ -80,8 +81,8 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
     """Return two arrays with one entry per event: the index of its call, or ``NONE``.
 
     The first array is for events of forward passes, the second for backward passes. In profiles
-    with device activities only these have a call: by their own row, else by the op that issued
-    them.
+    with device activities, only activities have a call: the one that lists the activity, else that
+    of the op that launched it.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
@@ -118,19 +119,19 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
 
 
-#: Largest number of loops in one network: 32 layers with two directions.
+#: Largest number of loops that are joined to one network: 32 layers with two directions.
 MOST = 64
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that runs the cells ``units`` ``count`` times.
+    """A loop that runs the cells ``units`` once per repetition, ``count`` times.
 
     Each unit is one direction of one layer. ``rows`` are the outermost events of the loop, and
-    ``backward`` those of its backward pass if no link shows them. ``time_steps_certain``: each
-    repetition is certainly one time step. ``batch_varies``: some sequences end before others.
-    ``reads_after`` is the input width of the first matmul after the loop. ``layer`` is the name of
-    the layer; this loop is one of its directions.
+    ``backward`` those of its backward pass if ``forward_id`` does not link them.
+    ``time_steps_certain``: each repetition is certainly one time step. ``batch_varies``: some
+    sequences end before others. ``reads_after`` is the input width of the first matmul after the
+    loop. ``layer`` is the name of the layer; this loop is one of its directions.
     """
 
     form: str
@@ -149,7 +150,7 @@ class Loop:
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
     """Join neighbouring ``loops`` of one step to networks, and yield one call per network.
 
-    ``loops`` are in execution order. As many as fit are joined to one stack of layers.
+    ``loops`` are in execution order. A network takes as many loops as form one stack of layers.
     """
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = 0
@@ -176,14 +177,18 @@ def _whole(members: Sequence[Loop]) -> Network | None:
         first, second = (replace(unit, inputs=None) for unit in units)
         return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    # If loops run side by side, the last op of one may end after its reader has begun.
+    # The last loop may have no such matmul: if loops run at the same time, it may end after the
+    # matmul began.
     after = next((m.reads_after for m in reversed(members) if m.reads_after is not None), None)
     beside = hidden is not None and after == 2 * hidden
     return stack(units, side_by_side=beside)
 
 
 def network_of(members: Sequence[Loop]) -> Network:
-    """Return the network of one stack; with the number of time steps if it is certain."""
+    """Return the network of ``members``, the loops of one stack of layers.
+
+    It has the number of time steps if it is certain that a repetition is one time step.
+    """
     units = [unit for member in members for unit in member.units]
     whole = _whole(members)
     certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)
@@ -222,7 +227,7 @@ def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call
 
 
 def in_words(sorts: Sequence[int]) -> str:
-    """Return the ops of one repetition of a loop as text: ``2 products, 3 sigmoid, 2 tanh``."""
+    """Return the ops of one repetition of a loop in words: ``2 products, 3 sigmoid, 2 tanh``."""
     counts = Counter(sorts)
     products = counts[PRODUCT]
     words = [f"{products} product" + "s" * (products != 1)]

@@ -1,8 +1,8 @@
 """Recognise cells by the names, matmuls and activations of one time step, in any framework.
 
-The four gates of an LSTM are matmuls of x and of h with (inputs, 4·hidden) and (hidden, 4·hidden),
-or one matmul of both with (inputs + hidden, 4·hidden), or one matmul per gate. A GRU has three
-gates. σ and tanh read the gates of one unit, and tanh(c) reads ``hidden`` units.
+The matmuls of an LSTM's four gates have one of three forms: one for x (inputs, 4·hidden) and one
+for h (hidden, 4·hidden); one for both together (inputs + hidden, 4·hidden); or one per gate. A GRU
+has three gates. Each σ and tanh of a gate reads ``hidden`` values, and so does tanh(c).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from lstmprof.breakdown.recurrent.network import GATES, Network, Shape
 
 PRODUCT, SIGMOID, TANH, CELL, BOUNDARY = range(5)
 
-#: Names of scopes, layers and cells → the cell; more precise names come first. ``rnn`` is a layer
-#: with any cell: Flax's RNN, Keras's RNN and SimpleRNN, tf.nn.dynamic_rnn.
+#: Pattern in the name of a scope, layer or cell → the cell; more precise names come first. ``rnn``
+#: is a layer with any cell: Flax's RNN, Keras's RNN and SimpleRNN, tf.nn.dynamic_rnn.
 _NAMES = (
     ("lstm", re.compile(r"(?i:lstm)")),
     ("gru", re.compile(r"(?i:(?<![a-z])gru(?![a-z]))|GRU")),
@@ -44,9 +44,9 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Divide ``ops`` into cells: return the indices of the ops of each cell.
+    """Divide the ops of a time step into LSTM cells: return the indices of the ops of each cell.
 
-    An LSTM cell ends with its second tanh, if a matmul follows.
+    A cell ends with its second tanh if a matmul follows. The last cell ends with the last op.
     """
     cells: list[list[int]] = []
     cell: list[int] = []
@@ -61,7 +61,7 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
 
 
 def _is_whole(sorts: Sequence[int]) -> bool:
-    """Return whether these ops are a whole LSTM cell: a sigmoid, two tanh, and a tanh last."""
+    """Return whether these ops are a whole LSTM cell: a sigmoid and two tanh, one of them last."""
     return SIGMOID in sorts and sorts.count(TANH) >= 2 and sorts[-1] == TANH
 
 
@@ -84,7 +84,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return the sizes of one direction of a layer, from the ops of a cell.
+    """Return one direction of a layer with the cell and sizes that the ops of one cell show.
 
     ``named`` is the kind of layer that its name shows (``layer_named``), or None.
     """
@@ -113,9 +113,10 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
 
 
 def read(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
-    """Return the width of x (the cell's input) from the cell's matmuls; None if unknown.
+    """Return the width of x (the cell's input) from the weights of its matmuls; None if unknown.
 
-    x and h may be multiplied separately or joined, by one matmul or by one per gate.
+    Each of the weights (inputs, outputs) is for x, for h (the state), or for both joined; it has
+    one gate or all gates.
     """
     known = [weight for weight in weights if weight]
     if len(known) < len(weights):
@@ -132,11 +133,12 @@ def read(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None
 
 
 def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Network:
-    """Return the cell of a loop's time step from the shapes of its matmuls, without activations.
+    """Return the cell that the weights of a time step's matmuls show, without its activations.
 
     If one matmul computes all gates, its output is wider than the state. If there is one matmul per
     gate, the number of matmuls distinguishes LSTM and GRU. If all shapes are equal, the matmuls may
-    be a stack of Linear layers; then only the layer's name (``named``) shows a cell.
+    be a stack of Linear layers; then only the layer's name (``named``) shows a cell. The result has
+    no cell if none or several fit.
     """
     fitting = []
     for cell in (named,) if named in GATES else ("lstm", "gru"):
@@ -159,11 +161,11 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return the cell with ``hidden`` units (the width of a tanh) that fits these matmuls.
+    """Return the cell with ``hidden`` units (the input width of a tanh) that fits these matmuls.
 
-    Two forms are recognised: an LSTM that joins x and h, with one matmul or one per gate; an LSTM
-    or GRU whose matmul in the loop reads only h, because x was multiplied before the loop for all
-    time steps at once.
+    Two forms are recognised: an LSTM that joins x and h, with one matmul or one per gate; and an
+    LSTM or GRU whose matmul in the loop reads only h, because x was multiplied before the loop for
+    all time steps at once.
     """
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
@@ -177,9 +179,10 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return the cells of a time step if each cell has two matmuls, each for all gates.
+    """Return the cells of a time step in which each cell has two matmuls, each for all gates.
 
-    Cells with one matmul per gate are not recognised here: a series of Linear layers looks alike.
+    Cells with one matmul per gate are not recognised here: a series of Linear layers looks the
+    same. Return an empty tuple if some matmuls form no cell.
     """
     if len(weights) % 2:
         return ()

@@ -40,14 +40,17 @@ JAX = "JAX, rnn_kernels.cc at 176dd925"
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Most hidden units (forward, backward) of the kernel for few hidden units. Source:
-#: ``use_rnn_persist_small_h``.
+#: Kind of cell → the most hidden units (forward pass, backward pass) for which PyTorch requests the
+#: kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
-#: Hidden units: at most, and a multiple of this. Source: ``use_persist_common_heuristics``.
+#: The persistent static kernel needs at most ``MOST_HIDDEN`` hidden units, and hidden units and
+#: inputs that are multiples of ``TILE``. Source: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: Largest batch size, least number of multiprocessors. Source: ``use_persist_device_heuristics``.
+#: Largest batch size and least number of multiprocessors of the persistent static kernel on compute
+#: capability 8.0 and later. Source: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: (least number of time steps, largest batch size) for compute capability 7.x except 7.5.
+#: On compute capability 7.x except 7.5, the persistent static kernel needs one of these pairs: at
+#: least so many time steps, and at most so large a batch.
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
 #: On compute capability 8.0 and later, plain RNN cells (tanh, relu) do not get persistent kernels
@@ -57,7 +60,7 @@ _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent layer as a framework passes it to cuDNN; None if unknown.
+    """A recurrent layer as a framework passes it to cuDNN; a field is None if unknown.
 
     ``framework`` is torch, tensorflow, jax or cudnn (no framework). ``op`` is TensorFlow's op, such
     as CudnnRNNV3. ``dtype`` is the element type of the input. ``inputs`` is the input width of the
@@ -118,7 +121,7 @@ class Refusal:
 
     @property
     def need(self) -> str:
-        """Return the phrase about the first unmet condition."""
+        """Return the phrase about the first unmet condition: what to change."""
         return self.needs[0]
 
 
@@ -168,10 +171,10 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition for an algorithm.
+    """A condition under which a framework requests an algorithm.
 
-    ``holds(call)`` is None if ``fact`` (a name) is unknown. ``need(call)`` says what to change if
-    the condition is not met.
+    ``holds(call)`` is None if the layer or GPU field ``fact`` is unknown. ``need(call)`` says what
+    to change if the condition is not met.
     """
 
     name: str
@@ -367,7 +370,10 @@ def _by_torch(call: _Call) -> Choice:
 
 
 def _of_device(gpu: Gpu) -> tuple[_Condition, ...]:
-    """Return the further conditions for this GPU generation; none before 7.0 or if unknown."""
+    """Return further conditions for the static kernel on this GPU; none below compute capability 7.
+
+    There are none either if the compute capability is unknown.
+    """
     if gpu.major is None or gpu.major < 7:
         return ()
     return _VOLTA if gpu.major == 7 else _AMPERE
@@ -426,9 +432,9 @@ def _always_standard(caller: str, source: str) -> Choice:
 
 
 #: Pattern of kernel names → algorithms to which such a kernel may belong; the first match counts.
-#: Seen in published profiles: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
-#: RNN_blockPersist_bp_GRU runs on an A100, although PyTorch requests the static kernels for
-#: neither. RNN_persist_fp runs with Volta's float16 matmuls. persistRNN_addBias occurs with both.
+#: Source: published profiles. RNN_blockPersist_fp_LSTM_HMMA ran for 128 hidden units on an A10, and
+#: RNN_blockPersist_bp_GRU ran on an A100; PyTorch requests the static kernel for neither.
+#: RNN_persist_fp ran with Volta's float16 matmuls. persistRNN_addBias occurs with both.
 _SEEN = (
     (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
     (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),
@@ -450,9 +456,10 @@ def seen_in(kernels: Iterable[str]) -> tuple[str, ...]:
 
 
 def differs(choice: Choice, seen: tuple[str, ...]) -> bool | None:
-    """Return whether the kernels that ran (``seen``) cannot belong to the requested algorithm.
+    """Return whether the kernels that ran cannot belong to the requested algorithm.
 
-    None if the requested algorithm or that of the kernels is unknown.
+    ``seen`` is the result of ``seen_in``. Return None if the requested algorithm or that of the
+    kernels is unknown.
     """
     if choice.algorithm is None or not seen:
         return None

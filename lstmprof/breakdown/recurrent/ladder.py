@@ -1,9 +1,9 @@
-"""The known optimizations of recurrent layers: which a layer has, and what the next one saves.
+"""The known optimizations of recurrent layers: which of them a layer has, and what the next saves.
 
 Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs (arXiv:1604.01946),
-apply them one after the other; persistent kernels are from Diamos et al., ICML 2016. ``RUNGS``
-lists them in that order. The transposition of weights is omitted, because no profile shows it. The
-lower bound of a layer's time is the recurrence: time steps cannot run in parallel.
+apply them one after another; persistent kernels are from Diamos et al., ICML 2016. ``RUNGS`` lists
+them in that order, without the transposition of weights, because no profile shows it. The lower
+bound of a layer's time comes from its recurrence: time steps cannot run in parallel.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: Largest number of matmuls per cell of a layer with combined gates, and with combined inputs. The
-#: values exceed the ideal 2 and 1, because some matmuls are outside of cells.
+#: If a layer has at most this many matmuls per cell, it combines the gates (``_TWO``: one matmul
+#: for x, one for h), or the gates and inputs (``_ONE``). More than 2 and 1 are allowed, because
+#: some matmuls are outside of cells.
 _TWO, _ONE = 2.5, 1.5
-#: Elements per hidden unit that the elementwise work of a cell reads (gates, state) and writes
-#: (new states).
+#: Elements per hidden unit that a cell's elementwise work moves: gates read + state read + states
+#: written.
 _MOVED = {"lstm": 4 + 1 + 2, "gru": 6 + 1 + 1, "rnn_tanh": 1 + 1, "rnn_relu": 1 + 1}
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -52,9 +53,10 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 class Work:
     """Matmuls and elementwise work in the forward pass of a call, with their times.
 
-    ``cells`` is time steps × layers × directions. ``products`` and ``pointwise`` count matmuls and
-    elementwise ops or kernels. ``length_ns`` is the length of the whole pass. ``streams`` is the
-    number of streams (1 on a host). ``persistent``: one kernel computes all time steps.
+    ``cells`` is time steps × layers × directions. ``products`` and ``pointwise`` count the ops or
+    kernels that are matmuls and elementwise. ``length_ns`` is the length of the whole pass.
+    ``streams`` is the number of streams (1 on a host). ``persistent``: one kernel computes all time
+    steps.
     """
 
     cells: int
@@ -69,15 +71,16 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """Return the mean gap per op or kernel: time outside of matmuls and elementwise work."""
+        """Return the time outside of matmuls and elementwise work, per matmul or elementwise op."""
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return {optimization: whether the layer has it}, without those that cannot apply.
+        """Return {optimization: whether the layer has it}, without optimizations that cannot apply.
 
-        Two streams apply only to two matmuls per cell, the wavefront only to several layers.
+        Two streams apply only if there are two matmuls per cell, the wavefront only to several
+        layers.
         """
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
@@ -92,11 +95,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a pass is optimized.
+    """How far the forward pass of a layer is optimized.
 
-    ``missing`` is the first missing optimization (None if nothing is missing), and ``rung`` the one
-    before it. ``saves_ns`` is the least time per pass that the missing optimization saves: the time
-    of the ops or kernels that it omits, and of the gaps before them; None if unknown.
+    ``missing`` is the first optimization in ``RUNGS`` that the layer does not have, None if it has
+    all. ``rung`` is the optimization before it. ``saves_ns`` is the least time per pass that the
+    missing optimization saves: the time of the ops or kernels that it makes unnecessary, and of the
+    gaps before them; None if unknown.
     """
 
     rung: str
@@ -105,9 +109,10 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return how far a pass is optimized; None if its cells, matmuls or other work are unknown.
+    """Return how far a forward pass is optimized.
 
-    ``floor_ns`` is the lower bound of the pass's time, as from ``floor_ns()``.
+    Return None if the number of cells is unknown, or if no matmul or no elementwise work is
+    recorded. ``floor_ns`` is the lower bound of the pass's time (the function ``floor_ns``).
     """
     if work.persistent:
         return Standing(PERSISTENT, None, None)
@@ -137,11 +142,11 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the lower bound of the time: time steps × (state matmul + elementwise work).
+    """Return the lower bound of the time: time steps × (matmul of the state + elementwise work).
 
-    Assumes the measured peak rates, directions that run in parallel, layers that run one time step
-    apart, and weights that are read once. ``backward`` adds the backward pass. None if a size or
-    rate is unknown.
+    It assumes the measured peak rates, directions that run in parallel, layers that run one time
+    step apart, and weights that are read once. ``backward`` adds the backward pass. Return None if
+    a size or rate is unknown.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
@@ -160,10 +165,10 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
 def works(
     events: EventTable, calls: Sequence[Call], forward: Ints, persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """Return the forward work of each call; None if the number of cells is unknown.
+    """Return the work of each call's forward pass; None if the number of cells is unknown.
 
     ``forward`` has the index of each event's call (``call.owners``). ``persistent`` says per call
-    whether one kernel computes all time steps. On a host only computing ops count.
+    whether one kernel computes all time steps. On a host, only ops that compute count.
     """
     if not events.is_kind(*ACTIVITY_KINDS).any():
         forward = np.where(computing(events), forward, NONE)

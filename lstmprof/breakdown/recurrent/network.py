@@ -1,7 +1,8 @@
 """The sizes of recurrent layers, and how the number of layers and directions is derived.
 
 A recogniser finds *units*: each is one direction of one layer, with its input width. The widths
-show how units are stacked: above a bidirectional layer, inputs are twice as wide as its state.
+show how units are stacked: above a bidirectional layer, inputs are twice as wide as one direction's
+state.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ _KNOWN_DTYPES = re.compile(r"(?:b?float|u?int)\d+")
 
 @dataclass(frozen=True)
 class Network:
-    """One recurrent layer or several; a field is None if the profile does not show it.
+    """One recurrent layer, or a stack of them; a field is None if the profile does not show it.
 
     ``hidden`` is the number of units per layer and direction. ``inputs`` is the input width of the
     first layer. ``rows`` is the number of time steps of all sequences: batch·time, or the sum of
-    the lengths for packed sequences. ``cells`` counts runs of a cell: time steps·layers·directions.
+    the lengths for packed sequences. ``cells`` is how often a cell runs: time
+    steps·layers·directions.
     """
 
     cell: str | None = None
@@ -53,18 +55,18 @@ class Network:
 
     @property
     def units(self) -> int | None:
-        """Return layers times directions."""
+        """Return the number of layers times the number of directions."""
         if self.layers is None or self.directions is None:
             return None
         return self.layers * self.directions
 
     def flops(self, *, backward: bool) -> int | None:
-        """Return the matmul operations of one forward pass; with ``backward``, of both passes.
+        """Return the floating-point operations of the matmuls of one forward pass.
 
-        None if a size is unknown, or if the count needs more than 63 bits.
-
-        This is the least work of the layer: the gradients of the first layer's inputs and of the
-        initial state are not included. ``diagnose.roofline.work`` has the same table.
+        With ``backward``, add the backward pass, without the gradients of the first layer's inputs
+        and of the initial state, which not every program needs. Return None if a size is unknown,
+        or if the count needs more than 63 bits. ``diagnose.roofline.work`` explains the same terms
+        in a table.
         """
         gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
         if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:
@@ -89,9 +91,9 @@ def stack(
 ) -> Network | None:
     """Return the network of ``units``, each one direction of one layer, in execution order.
 
-    ``side_by_side``: the next op reads the joined outputs of two units. ``one_op``: one op ran all
-    units, so no unit is a repeated run of another one. Return None if the units do not form one
-    stack, or if a size needed to decide is unknown.
+    ``side_by_side``: the op after them reads the joined outputs of two units. ``one_op``: one op
+    ran all units, so no unit is a second call of another one. Return None if the units do not form
+    one stack, or if a size needed to decide is unknown.
     """
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
@@ -115,7 +117,7 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions (1 or 2); None if the units fit neither or both.
+    """Return the number of directions (1 or 2); None if the widths fit neither, or fit both.
 
     ``widths`` are the input widths of the units, ``output`` is the output width of each unit.
     """
@@ -123,7 +125,7 @@ def _directions(
     one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
     both = both and all(a == 2 * output for a, _ in pairs[1:])
-    if both and len(pairs) == 1:  # two runs over the same inputs need not be two directions
+    if both and len(pairs) == 1:  # two units with equal inputs may also be two calls of one layer
         if one_op:
             return None if one else 2
         return 2 if side_by_side else None
@@ -131,7 +133,10 @@ def _directions(
 
 
 def dtype_named(name: str | None) -> str | None:
-    """Return ``float16`` for ``c10::Half``; None if ``name`` is not an element type."""
+    """Return the element type in NumPy's spelling, such as ``float16`` for ``c10::Half``.
+
+    Return None if ``name`` is not an element type.
+    """
     if not name:
         return None
     lower = name.lower()
@@ -141,8 +146,8 @@ def dtype_named(name: str | None) -> str | None:
 def by_length(network: Network, units: int, length: int | None) -> Network:
     """Return ``network`` with the cell, layers and directions that fit its number of weights.
 
-    ``length`` is the number of elements of all weights, ``units`` is layers × directions. Each unit
-    has two matrices and two biases per gate, as in cuDNN.
+    ``length`` is the number of elements of all weights and biases, ``units`` is layers ×
+    directions. Each unit has two matrices and two biases per gate, as in cuDNN.
     """
     hidden, inputs = network.hidden, network.inputs
     if units == 1:

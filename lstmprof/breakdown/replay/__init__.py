@@ -1,12 +1,12 @@
-"""The step without a cause, replayed (Daydream).
+"""Replay a step with one change, such as without casts, and predict its time (Daydream).
 
 ::
 
-    events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the step without it
+    events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the changed step
 
-``graph`` has what host threads and streams did (``calls``, ``streams``), ``dependencies`` who
-waited for whom, and ``changes`` what a replay may leave out or compute in another form.
-``critical_path`` is the longest path of the replay.
+``graph`` has what host threads and streams did (``calls``, ``streams``). ``dependencies`` has what
+each part waited for. ``changes`` has what a replay may leave out or compute in another form.
+``critical_path`` is the longest chain of dependencies in the replay.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, place: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """Return predictions of the median clean step of a rank and device with each of ``changes``.
+    """Return predictions of the clean step of a rank and device, one for each of ``changes``.
+
+    ``place`` is (rank, device; None for the host). The clean step of median length is replayed.
 
     Raises:
         RunError: a file of the run is missing or damaged.

@@ -3,12 +3,12 @@
 If a call vanishes, these vanish, too:
 
 - all calls inside it, and calls around it that issue nothing else;
-- autograd's node of an op that vanishes, all calls inside that node, and the engine's range around
-  the node if nothing else is left in it (sums of gradients often are);
+- the autograd node of an op that vanishes, with all calls inside, and the engine's range around the
+  node if it then issues nothing (sums of gradients often remain in it);
 - views of tensors (``VIEWS``) right before the call with the same parent, such as a
-  ``.transpose()`` before a copy. Profiles do not record who uses a view, so another user of it pays
-  too little;
-- the Python or framework code before the call (``ways_in``).
+  ``.transpose()`` before a copy. Profiles do not record who uses a view, so the time of a view that
+  another call also uses is subtracted by mistake;
+- the way into the call: the Python or framework code right before it (``changes``).
 
 A copy or a fill inside an op that computes something else is a part of that op, and stays.
 """
@@ -39,7 +39,7 @@ Values = TypeVar("Values", Ints, Flags)
 
 
 class StepRows:
-    """The rows of one window; arrays have one entry per row of the events."""
+    """The events of one step, with properties for the replay; arrays have one entry per event."""
 
     def __init__(self, events: EventTable, window: Window) -> None:
         self.events, self.window = events, window
@@ -68,13 +68,13 @@ class StepRows:
         return self.end_ns[rows], self.start_ns[rows]
 
     def calls(self, *wanted: str) -> Ints:
-        """Return the window's runtime calls whose name contains one of ``wanted``, by start."""
+        """Return the step's runtime calls with one of ``wanted`` in the name, sorted by start."""
         named = self.events.where_name(lambda name: any(part in name for part in wanted))
         rows = self.host[(named & self.events.is_kind("runtime"))[self.host]]
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Return a mask of the copies whose call waits for them, and of these calls."""
+        """Return a mask of the copies for which the host's call waits, and of these calls."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -85,7 +85,7 @@ class StepRows:
         return blocks
 
     def within(self, ns: Ints) -> Ints:
-        """Return ``ns`` clipped to the window."""
+        """Return the times ``ns`` clipped to the step."""
         clipped: Ints = np.clip(ns, self.window.start_ns, self.window.end_ns)
         return clipped
 
@@ -101,8 +101,8 @@ def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Arr
 
 
 #: Ops that make one view of a tensor and compute nothing, by the part of the name after the colons.
-#: Ops that make several views are not included, because not all views are for the next op. Source:
-#: PyTorch's "Tensor Views".
+#: Ops that make several views are not included, because the next op may use only one of them.
+#: Source: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
         *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal"),
@@ -111,19 +111,22 @@ VIEWS = frozenset(
         *("transpose", "unflatten", "unsqueeze", "view", "view_as"),
     }
 )
-#: Ops whose only purpose is memory set to zero: PyTorch's, and TensorFlow's by the type after the
-#: colon.
+#: Names of ops whose only purpose is memory set to zero: PyTorch's ops, and TensorFlow's ops, which
+#: have their type after a colon.
 ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
-#: PyTorch's autograd engine runs each node in an op of this name.
+#: Begin of the name of the op in which PyTorch's autograd engine runs a node.
 ENGINE = "autograd::engine::evaluate_function: "
-#: The engine's names of the nodes of ``x[t]`` and ``x[a:b]``.
+#: Engine ops that compute the gradients of the slices ``x[t]`` and ``x[a:b]``.
 _OF_SLICES = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
 _SUMS = ("aten::add", "aten::add_")
 _MOST_TURNS = 4
 
 
 class Calls:
-    """Finds the ops and calls that vanish with some work; arrays have one entry per event."""
+    """Find the ops and calls that vanish with some work; arrays have one entry per event.
+
+    Work is activities, and ops that compute on the host.
+    """
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -150,12 +153,12 @@ class Calls:
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def of_autograd(self, work: Flags) -> Flags:
-        """Return the ``work`` that was issued by autograd nodes whose forward op is known."""
+        """Return a mask of the ``work`` issued by autograd nodes whose forward op is known."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """Return work that sets memory to zero and is not a part of other work."""
+        """Return a mask of the work that sets memory to zero and is not a part of other work."""
         zeros = np.where(self.events.where_name(lambda name: bool(ZEROS.search(name))), 0, NONE)
         around = inherited(self.parent, zeros) != NONE
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
@@ -163,24 +166,27 @@ class Calls:
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def named(self, *names: str) -> Flags:
-        """Return the calls with these names."""
+        """Return a mask of the calls with these names."""
         return np.asarray(self.is_call & self.events.is_one_of("name", *names), dtype=np.bool_)
 
     def sums(self) -> Flags:
-        """Return the calls with which autograd adds gradients of a tensor."""
+        """Return a mask of the calls by which autograd adds up several gradients of one tensor."""
         engine = self.events.where_name(lambda name: name.startswith(ENGINE)) & self.is_call
         inner = self.named(*_SUMS) & (self.parent != NONE)
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def asked(self) -> Flags:
-        """Return the calls with which a host reads a value, and the views right before them.
+        """Return a mask of the calls by which the host reads a value, and of views right before.
 
-        Calls inside them do not count, because the device's copy is needed anyway.
+        Calls inside them are not included, because the copy from the device is needed anyway.
         """
         return self._with_views(self.named(*ASKS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Return for each row whether it vanishes with this ``work``; ``reads``: it reads views."""
+        """Return a mask of the events that vanish if ``work`` (a mask) is not done.
+
+        ``reads``: the work reads tensors, so that views right before it vanish, too.
+        """
         gone = work
         for _ in range(_MOST_TURNS):
             before = int(gone.sum())
@@ -191,10 +197,11 @@ class Calls:
         return gone
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return (rows that vanish with the slices' summed gradients, the ops of the slices).
+        """Return two masks: events that vanish with the sum of slices' gradients, the slicing ops.
 
-        For each slice, autograd fills a tensor as large as the sliced one and adds it to the sum,
-        which is quadratic in the number of slices. The copy of each slice's gradient stays.
+        For each slice, autograd fills a tensor as large as the sliced tensor and adds it to the
+        sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
+        stay.
         """
         names = self.events.where_name(lambda name: bool(_OF_SLICES.search(name)))
         engine = self.is_call & names
@@ -210,7 +217,7 @@ class Calls:
         return gone & ~self._beneath(copies & gone), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """Return for each row the outermost view op around it, else the row itself."""
+        """Return for each of ``rows`` the outermost view op around it; if none, the row itself."""
         found = rows.copy()
         for _ in range(_MOST_TURNS):
             above = self.parent[found]
@@ -218,30 +225,33 @@ class Calls:
         return found
 
     def _part_of(self, computes: Flags) -> Ints:
-        """Return for each row the nearest enclosing event that computes, or ``NONE``."""
+        """Return for each event the nearest event around it that computes, or ``NONE``."""
         rows = np.where(computes, np.arange(len(computes)), NONE)
         values = inherited(self.parent, rows)
         has = self.parent != NONE
         return np.where(has, values[np.maximum(self.parent, 0)], NONE)
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """Return a mask of the events that belong to work other than ``wanted``."""
+        """Return a mask of the events inside an event that computes and is not in ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Return for each event the number of ``work`` items that it or events inside it issued."""
+        """Return for each event how many items of ``work`` it or the events inside it issued."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """Return ``rows`` and all events inside them."""
+        """Return a mask of ``rows`` and of all events inside them."""
         marks = inherited(self.parent, np.where(rows, 0, NONE))
         return np.asarray(marks != NONE, dtype=np.bool_)
 
     def _with_around(self, gone: Flags) -> Flags:
-        """Add the work that ``gone`` issued, calls that issued nothing else, and all beneath."""
+        """Add to ``gone`` the work of its calls, and calls around this work without other work.
+
+        All events inside these calls are added, too.
+        """
         calls = gone & self.is_call
         issued_by_gone = self._beneath(calls)
         work = self.works & (gone | issued_by_gone[np.maximum(self.issuer, 0)])
@@ -250,7 +260,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, gone: Flags) -> Flags:
-        """Add the autograd nodes of the gone ops."""
+        """Add to ``gone`` the autograd nodes of its ops."""
         nodes = self.is_call & (self.forward != NONE) & gone[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         gone = gone | self._beneath(nodes & ~engine)
@@ -258,7 +268,7 @@ class Calls:
         return np.asarray(gone | self._beneath(engine & (left == 0)), dtype=np.bool_)
 
     def _with_views(self, gone: Flags) -> Flags:
-        """Add the views right before the gone calls."""
+        """Add to ``gone`` the views right before its calls."""
         views = gone & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = gone & self.is_call
@@ -269,7 +279,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return for each row the next call with the same thread and parent, or ``NONE``."""
+        """Return for each call the next call of its thread with the same parent, or ``NONE``."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

@@ -1,9 +1,9 @@
 """The changes that a replay may make to a step: other times, and work that vanishes.
 
-A change maps a ``StepGraph`` to ``ReplayTimes``. Changes do not depend on how the replay orders the
-parts; each states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute layers in
-another form and assume more. The "way into" an op or call is the short Python or framework code
-right before it, which makes the call.
+A change maps a ``StepGraph`` to ``ReplayTimes``. Changes do not depend on the order of the parts in
+the replay; each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute
+layers in another form, so they assume more. The "way into" an op or call is the short Python or
+framework code right before it that makes the call.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from lstmprof.workloads import Workload
 
 @dataclass(frozen=True)
 class ReplayTimes:
-    """The times of the parts of a graph: one entry per segment, activity or sync."""
+    """The times of a graph's parts: arrays have one entry per host segment, activity or sync."""
 
     segment_ns: Ints
     activity_ns: Ints
     gone: Flags  # activities that do not run
     instant: Flags  # activities that need no time from their launch to their start
     holds: Flags  # activities that wait for another stream as recorded
-    waits: Flags  # syncs that wait for the device
+    waits: Flags  # syncs (calls that wait for the device) that still wait
 
 
 Change = Callable[[StepGraph], ReplayTimes]
@@ -53,9 +53,9 @@ def nothing(graph: StepGraph) -> ReplayTimes:
 
 
 def without_launch(graph: StepGraph) -> ReplayTimes:
-    """Let launch calls take no time and launches have no latency, as in a replayed CUDA graph.
+    """Let launch calls take no time and launches have no latency, as when a CUDA graph is replayed.
 
-    The ops around the calls keep their time, and copies that block the host stay as they are.
+    The ops around the calls keep their time, and copies for which the host waits stay as they are.
     """
     times = nothing(graph)
     blocks = _flags(graph.activities, "blocks")
@@ -71,10 +71,11 @@ def without_casts(graph: StepGraph) -> ReplayTimes:
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device or within either, and what vanishes with them.
+    """Remove copies between host and device, on a device or on a host, and what vanishes with them.
 
-    Copies inside an op that computes something else stay. So do the copies that autograd makes for
-    gradients (``without_backward_copies``), except those for a forward copy that vanishes.
+    Copies inside an op that computes something else stay. Copies that autograd makes for gradients
+    also stay (``without_backward_copies`` removes them), except those for a forward copy that
+    vanishes.
     """
     calls = graph.calls
     copies = calls.of_category("transfer", "layout")
@@ -82,24 +83,25 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_backward_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove the copies with which autograd joins gradients of ``chunk`` or changes a layout."""
+    """Remove copies by which autograd joins gradients of ``chunk``'s parts, or changes a layout."""
     calls = graph.calls
     copies = calls.of_category("transfer", "layout")
     return _without(graph, calls.without(calls.of_autograd(copies)))
 
 
 def without_zero_fills(graph: StepGraph) -> ReplayTimes:
-    """Remove zero-fills; ops whose only purpose is zeroed memory vanish completely."""
+    """Remove fills with zeros; ops whose only purpose is zeroed memory vanish completely."""
     calls = graph.calls
     return _without(graph, calls.without(calls.zero_fills(), reads=False))
 
 
 def without_slice_backward(graph: StepGraph) -> ReplayTimes:
-    """Let gradients of slices be copied to their place, as ``unbind`` does.
+    """Let gradients of slices be copied to their place in one tensor, as ``unbind`` does.
 
     Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
     these tensors. For each autograd node of ``x[t]`` or ``x[a:b]`` in such a sum, only the copy
-    stays. The way into the slicing op vanishes; the op itself stays, because ``unbind`` calls it.
+    stays. The way into the slicing op vanishes; the op itself stays, because ``unbind`` calls it,
+    too.
     """
     gone, slices = graph.calls.slices()
     times = _without(graph, gone)
@@ -108,9 +110,9 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
-    """Return the times without the events ``gone`` (a mask), their activities and the ways in.
+    """Return the times without the events of the mask ``gone``.
 
-    The activities are those that these events issued; the ways in are those into these events.
+    The activities that these events issued, and the ways into these events, are removed, too.
     """
     times, calls = nothing(graph), graph.calls
     issued = np.zeros(len(gone), dtype=np.bool_)
@@ -129,8 +131,8 @@ def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
 def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
     """Return the segments' times without the calls of the mask ``gone`` and the ways into them.
 
-    If a segment of Python before such a call is too long for a way in alone, it contains other
-    Python, too. Then only the thread's median way in is subtracted.
+    If a segment of Python before such a call is too long to be only a way in, it contains other
+    Python, too. Then only the median way in of the thread is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _names_any(graph, "call_id", gone)
@@ -147,9 +149,9 @@ def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
 
 
 def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return a mask of the rows of ``table`` whose ``column`` is the id of an event in ``rows``.
+    """Return a mask of the rows of ``table`` whose ``column`` has the id of one of the events.
 
-    ``rows`` is a mask of events. ``table`` is the graph's segments by default.
+    ``rows`` is a mask of the events. ``table`` is the graph's segments if it is None.
     """
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
@@ -158,8 +160,9 @@ def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | Non
 def without_syncs(graph: StepGraph) -> ReplayTimes:
     """Let calls that wait for the device return at once, except those after the last launch.
 
-    Copies that block the host become asynchronous. Ops with which the host reads a value (``ASKS``)
-    and the ways into them take no time. If the host launches nothing, only these ops change.
+    Copies for which the host waits become asynchronous. Ops with which the host reads a value
+    (``ASKS``) and the ways into them take no time. If the host launches nothing, only these ops
+    change.
     """
     times, segments, syncs = nothing(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
@@ -176,12 +179,12 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python (steps, ranges, frames, ways into ops) take no time; framework time stays."""
+    """Let Python (steps, ranges, frames, ways into ops) take no time; other host time stays."""
     return _without_state(graph, "python")
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """Let dispatch (ops that only arrange work) take no time.
+    """Let dispatch (ops that only call other ops) take no time.
 
     Runtime calls, and ops that compute, keep their time.
     """
@@ -222,7 +225,7 @@ def _divided(ns: Ints, factor: float) -> Ints:
     return np.rint(ns / factor).astype(np.int64)
 
 
-#: Name of a cause → the change that removes it; changes with parameters are not included.
+#: Name of a cause → the change that removes it; changes with a parameter are not listed.
 CHANGES: Mapping[str, Change] = dict(
     zip(
         names.CHANGES,
@@ -258,15 +261,15 @@ _MOVES = ("layout", "transfer", "cast", "memset")
 
 @dataclass(frozen=True)
 class Error:
-    """Errors of predicted steps as shares of the measured steps, over ``pairs`` comparisons."""
+    """Errors of predicted step times as shares of the measured times, over ``pairs`` of runs."""
 
     pairs: int
     median: float
     worst: float
 
 
-#: Name of a forecast → its error; unmeasured forecasts are missing. Copied from the output of
-#: benchmarks/diagnosis/what_if.py.
+#: Name of a forecast → its error; forecasts whose error was not measured are missing. Copied from
+#: the output of benchmarks/diagnosis/what_if.py.
 ERRORS: Mapping[str, Error] = {
     "layer": Error(4, 0.17, 0.20),
     "compiled": Error(3, 0.43, 0.55),
@@ -300,12 +303,12 @@ def compiled(graph: StepGraph) -> ReplayTimes:
 
 
 def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
-    """Return a forecast of the step with one op per layer.
+    """Return a change that forecasts the step with one op per recurrent layer.
 
-    Assumptions: those of ``compiled``; copies, casts, memsets and autograd's sums of gradients in
-    the forward and backward pass take no time; the matmuls' operations that need no earlier time
-    step run ``gemm_factor`` times as fast as in the profile. ``recurrent_share`` is the share of
-    the operations that do need one (the result of the function ``recurrent_share``).
+    It assumes what ``compiled`` assumes, and more: copies, casts, memsets and autograd's sums of
+    gradients in the forward and backward pass take no time. The part of the matmuls' operations
+    that needs no earlier time step runs ``gemm_factor`` times as fast as in the profile;
+    ``recurrent_share`` (the function) is the share of the other part.
     """
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
@@ -330,12 +333,12 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def recurrent_share(workload: Workload, mode: str) -> float:
-    """Return the share of the matmuls' operations that waits for an earlier time step.
+    """Return the share of the matmuls' operations that needs the result of an earlier time step.
 
     For a layer with ``I`` inputs and ``H`` units, the forward pass has I + H operations per unit
     and time step; H of these are recurrent. The backward pass has I operations for the gradients of
-    the inputs (0 in a first layer without an embedding), H recurrent ones for the gradients of the
-    state, and I + H for the gradients of the weights, which are not recurrent.
+    the inputs (0 in a first layer without an embedding), H recurrent operations for the gradients
+    of the state, and I + H for the gradients of the weights, which are not recurrent.
     """
     whole = recurrent = 0
     for layer in range(workload.layers):
@@ -350,7 +353,10 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return a mask of the segments in the forward or backward pass, with the ways into its ops."""
+    """Return a mask of the segments in the forward or backward pass.
+
+    It includes the ways into the ops of these passes.
+    """
     phase, called = (graph.segments.column(name).to_pylist() for name in ("phase", "call_id"))
     calls = graph.calls
     codes, names = calls.events.texts("phase")
@@ -372,11 +378,12 @@ def _activities_inside(graph: StepGraph) -> Flags:
 
 
 def _fused(spent_ns: Ints, lane: Ints, computes: Flags, chained: Flags) -> Ints:
-    """Return ``spent_ns`` with each chain of ops fused, so that it passes over memory only once.
+    """Return ``spent_ns`` with each chain of ops fused into one that passes over memory once.
 
     All arrays have one entry per op; ``lane`` is the op's thread or stream. A chain is consecutive
-    ops of one lane in the mask ``chained``, without another op in the mask ``computes`` between
-    them. Each op makes one pass over memory, assumed to take as long as the chain's shortest op.
+    ops of one thread or stream in the mask ``chained``, with no other op of the mask ``computes``
+    between them. Each op makes one pass over memory, which is assumed to take as long as the
+    chain's shortest op.
     """
     left = spent_ns.copy()
     rows = np.flatnonzero(computes)

@@ -7,8 +7,9 @@
                                  launch latency                         [sync)  return to the host
 
 It is the longest chain of dependencies in the replay (``what_if``), followed from the end of the
-step back, each time to the predecessor that finished last. Its time intervals (stretches) adjoin
-and sum to the length of the step. The computation is linear in the number of events.
+step back, each time to the predecessor that finished last. Its time intervals ("stretches") follow
+each other without gaps and sum to the length of the step. The computation is linear in the number
+of events.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
-#: Parts of a path that are neither work nor an event of a host thread.
+#: Parts of the path in which neither a host thread nor a device works.
 LATENCY, QUEUED, UNKNOWN = "launch latency", "queued", "unattributed"
 LAUNCH = "launch call"
 
 
 class Stretch(NamedTuple):
-    """A piece of the path; ``event_id`` is None if no event is at work or it is unknown."""
+    """A time interval of the path; ``event_id`` is None if no event ran in it, or none is known."""
 
     start_ns: int
     end_ns: int
@@ -54,7 +55,7 @@ class CriticalPath:
         self.stretches = list(reversed(list(self._backwards())))
 
     def saved_ns(self, part: str, share: float = 0.5) -> int:
-        """Return how much shorter the replay is if all of ``part`` takes ``share`` less time."""
+        """Return how much shorter the replay is if all time in ``part`` is reduced by ``share``."""
 
         def left(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)
@@ -86,7 +87,7 @@ class CriticalPath:
         return self.length_ns - replayed(self.graph, change, causes).length_ns
 
     def _backwards(self) -> Iterator[Stretch]:
-        """Yield the stretches from the last to the first."""
+        """Yield the time intervals of the path, from the last to the first."""
         walk = _Walk(self.graph, self._causes, self._replay)
         at_ns = self.graph.window.start_ns + self.length_ns
         node, state, part = walk.last, "idle", UNKNOWN
@@ -111,19 +112,20 @@ class CriticalPath:
 
 
 def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
-    """Return the critical path of ``window`` of linked and categorised ``events``."""
+    """Return the critical path of the step ``window``; ``events`` have launches and categories."""
     return CriticalPath(step_graph(events, window))
 
 
-#: (whether it is an activity, its number; of a segment the offset up to which it is on the path,
-#: None for all of it)
+#: A place on the path: (True for an activity, False for a host segment; its index; for a segment,
+#: the offset in ns up to which it is on the path, None for all of it).
 _Node = tuple[bool, int, int | None]
-#: A part without an event, or (whether it is an activity, its number).
+#: What a time interval of the path is: a part without an event, or (whether it is an activity,
+#: index of the activity or segment), or None if unknown.
 _Of = str | tuple[bool, int] | None
 
 
 class _Walk:
-    """Walks from each node of a replayed graph to the node that it waited for last."""
+    """Walk from a place in a replayed graph to the place that it waited for last."""
 
     def __init__(self, graph: StepGraph, causes: Dependencies, replay: Replay) -> None:
         self._opens = graph.window.start_ns
@@ -149,12 +151,12 @@ class _Walk:
         self.last = self._last(graph)
 
     def event_id(self, on_device: bool, number: int) -> int | None:
-        """Return the event of an activity or segment."""
+        """Return the id of the event of an activity or segment; None if no event was recorded."""
         ids = self._device_id if on_device else self._host_id
         return None if ids[number] is None else int(ids[number])
 
     def before(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Of]:
-        """Return (start of what leads up to ``at_ns``, the node before, what it is)."""
+        """Return what leads up to ``at_ns``: (start of the interval, place before, what it is)."""
         on_device, number, offset_ns = node
         if on_device:
             start_ns = self._start[number]
@@ -180,7 +182,11 @@ class _Walk:
         return begin, leads, (False, number)
 
     def _why_started(self, place: int) -> tuple[int, _Node | None, _Of]:
-        """Return (when the condition that an activity met last began, of what, its part)."""
+        """Return the condition that an activity met last: (since when, at which place, its part).
+
+        Conditions are the launch and its latency, the previous activity of the stream, and a wait
+        for another stream.
+        """
         met: list[tuple[int, int, _Node, str]] = []
         segment, offset = self._launched[place]
         if segment != NONE:
@@ -201,9 +207,12 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether the replay knew ``node`` before ``than``; else the walk would not end."""
+        """Return whether the replay computed ``node`` before ``than``.
+
+        Only such a node may come next on the path, or the walk could go in circles.
+        """
         on_device, number, offset_ns = node
-        if offset_ns is not None:  # known once the segment before it was
+        if offset_ns is not None:  # its start is known when the segment before it has been computed
             number = self._before[number]
             if number == NONE:
                 return True
@@ -221,7 +230,7 @@ class _Walk:
         return begin + offset_ns * self._spent[segment] // self._observed[segment]
 
     def _holders(self, after: list[int], delay_ns: list[int]) -> list[tuple[int, int]]:
-        """Return until when other streams hold each activity's stream, and which activity does."""
+        """Return per activity (until when its stream waits for another, the awaited activity)."""
         held: list[tuple[int, int]] = []
         for place, (other, delay) in enumerate(zip(after, delay_ns, strict=True)):
             previous = self._stream_before[place]
@@ -232,7 +241,7 @@ class _Walk:
         return held
 
     def _last(self, graph: StepGraph) -> _Node | None:
-        """Return what the step ended with."""
+        """Return the place with which the step ends: its thread's last segment, or an activity."""
         thread = graph.segments.column("thread").to_numpy()
         window = graph.window
         own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
@@ -247,7 +256,7 @@ def _pairs(segment: Ints, offset_ns: Ints) -> list[tuple[int, int]]:
 
 
 def _host_parts(graph: StepGraph) -> np.ndarray:
-    """Return the part of each segment: its category if it computes, else the ledger's cause."""
+    """Return the part of each segment: its category if it computes, else a cause of idle time."""
     table = graph.segments
     launches = table.column("launches").to_numpy().astype(np.bool_)
     category = np.array(table.column("category").to_pylist(), dtype=object)

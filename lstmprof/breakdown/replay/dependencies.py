@@ -2,18 +2,19 @@
 
 ::
 
-    segment    its thread's previous segment; if it waits, the thread that it waits for
-    activity   its launch + latency, its stream's previous activity + gap, another stream's activity
-    sync       its own cost, and the activities that it awaits + the time to return
+    segment    the previous segment of its thread; if it waits, a segment of another thread
+    activity   its launch + latency; the previous activity of its stream + gap; an activity of
+               another stream that its stream waits for
+    sync       its own cost; the activities that it waits for + the time to return
 
 Profiles do not record which of several conditions was met last. Latency, gap, cost and return are
-assumed to be the least values on the device (or of the calls of one scope). The rest is added to
-the condition that was then met last, so that the replay reproduces the observed times. The cost of
-a sync is visible if it had nothing left to wait for; if all syncs waited, it is the time after the
-wait.
+first assumed to be the least values on the device (cost and return: the least of the calls of one
+scope). The remaining time is added to the condition that was met last under this assumption, so
+that the replay reproduces the observed times. The cost of a sync is visible if all activities had
+already ended; if all syncs waited, the cost is the time after the wait.
 
 The model is that of H. Zhu et al., "Daydream: Accurately Estimating the Efficacy of Optimizations
-for DNN Training" (USENIX ATC 2020), with waits between threads and between streams.
+for DNN Training" (USENIX ATC 2020), extended by waits between threads and between streams.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from lstmprof.breakdown.replay.graph import StepGraph
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
 
-#: Before every instant: a condition that is always met.
+#: A time before every event: the time of a condition that is always met.
 ALWAYS = -(2**62)
 _NO_STREAM = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Instants on host threads: ns after the start of a segment; ``NONE`` for none."""
+    """Points in time on host threads: index of a segment (or ``NONE``), and ns after its start."""
 
     segment: Ints
     offset_ns: Ints
@@ -42,21 +43,28 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """One entry per activity, by start; places are indices of activities, ``NONE`` for none."""
+    """What each activity waited for; arrays have one entry per activity, sorted by start.
+
+    ``before`` and ``after`` are indices of activities, or ``NONE``.
+    """
 
     launched: Positions
     latency_ns: Ints
     before: Ints  # the previous activity of the same stream
     gap_ns: Ints
-    after: Ints  # an activity of another stream
+    after: Ints  # an activity of another stream that it waited for
     delay_ns: Ints
 
 
 @dataclass(frozen=True)
 class Sync:
-    """The last part of a waiting call: the call returns once both conditions are met."""
+    """The last segment of a call that waits for activities.
 
-    number: int  # its row in ``syncs``
+    The call returns ``cost_ns`` after its start or ``return_ns`` after the last of the ``awaited``
+    activities has ended, whichever is later.
+    """
+
+    number: int  # row in the graph's table ``syncs``
     awaited: list[int]
     cost_ns: int
     return_ns: int
@@ -64,17 +72,21 @@ class Sync:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """``order`` has every segment (its number) and activity (−1 − its place) after its causes."""
+    """What each segment, activity and sync waited for.
+
+    ``order`` lists all segments (by index) and activities (−1 − index), each after what it waited
+    for.
+    """
 
     order: list[int]
     before: Ints  # for each segment, the previous one of its thread
     waits_for: Positions  # for each segment
     activities: Activities
-    syncs: dict[int, Sync]  # by segment
+    syncs: dict[int, Sync]  # by index of the segment
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
-    """Return for each part of ``graph`` (host segments, activities) the parts it waited for."""
+    """Return for each host segment and activity of ``graph`` the parts that it waited for."""
     segments = _Columns(graph.segments)
     thread = segments["thread"]
     previous = np.arange(len(thread)) - 1
@@ -90,7 +102,7 @@ def dependencies(graph: StepGraph) -> Dependencies:
 
 
 class _Columns:
-    """Columns of a table as int64 arrays; nulls become ``NONE``, which is no valid id or thread."""
+    """Columns of a table as int64 arrays; null becomes ``NONE``, which is no valid id or thread."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -103,7 +115,11 @@ class _Columns:
 
 
 def _order(graph: StepGraph) -> list[int]:
-    """Order segments by end, waiting ones last, and activities by start after these."""
+    """Return an order in which each part comes after the parts that it waited for.
+
+    Segments are sorted by end, activities by start. At equal times, segments that wait come after
+    other segments, and activities last.
+    """
     segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
@@ -115,7 +131,7 @@ def _order(graph: StepGraph) -> list[int]:
 
 
 def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
-    """Return the last segment of ``thread`` begun before ``at_ns``, and the time since then."""
+    """Return per ``at_ns`` the last segment of ``thread`` that began before, and the time since."""
     on, start = segments["thread"], segments["start_ns"]
     segment = np.full(len(thread), NONE, dtype=np.int64)
     for number in np.unique(thread[thread != NONE]):
@@ -160,7 +176,11 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Add the time between the last met condition and the end of each wait to that condition."""
+    """Return ``rows`` with latencies, gaps and delays that reproduce the observed starts.
+
+    The time from the last condition that was met to the start of the activity is added to this
+    condition.
+    """
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [
@@ -180,7 +200,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
-    """Return for each row the least ``ns`` among the ``seen`` rows of its group, 0 without any."""
+    """Return per row the least ``ns`` among the rows of its group in the mask ``seen``; else 0."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[seen], ns[seen])
@@ -188,7 +208,7 @@ def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
 
 
 def _any(seen: Flags, group: Ints) -> Flags:
-    """Return for each row whether any row of its group was ``seen``."""
+    """Return for each row whether the mask ``seen`` contains any row of its group."""
     return np.asarray(np.isin(group, group[seen]), dtype=np.bool_)
 
 
@@ -203,7 +223,7 @@ def _before(device: Ints, stream: Ints) -> Ints:
 
 
 def _places(event_id: Ints, wanted: Ints) -> Ints:
-    """Return the index of each wanted id, or ``NONE``."""
+    """Return the index in ``event_id`` of each of ``wanted``, or ``NONE``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)
@@ -221,7 +241,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
     scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
     copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
     there = last != NONE
-    # The call of a copy cannot return before the copy has ended, so it has no cost of its own.
+    # The call of a blocking copy returns after the copy has ended, so it has no cost of its own.
     rest = np.where(met > ALWAYS, end - met, 0)
     waited, passed = there & (met > start), there & (met > ALWAYS) & (met <= start)
     returning = np.minimum(_least(rest, waited, scope), rest)
@@ -238,7 +258,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
 
 
 def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
-    """Return the index of each event's last segment, or ``NONE``."""
+    """Return the index of the last segment of each event, or ``NONE``."""
     owner = segments.nullable("event_id")
     last = np.full(len(event_id), NONE, dtype=np.int64)
     place = _places(event_id, owner)
@@ -248,7 +268,7 @@ def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
 
 
 def _ended_in_time(activities: _Columns, ids: pa.ChunkedArray, until_ns: Ints) -> list[list[int]]:
-    """Return the places of the activities that each sync awaited."""
+    """Return per sync the indices of the activities in ``ids`` that ended by ``until_ns``."""
     place = {event: number for number, event in enumerate(activities["event_id"].tolist())}
     start, end = activities["start_ns"].tolist(), activities["end_ns"].tolist()
     return [

@@ -1,17 +1,18 @@
-"""A step as a graph: what its host threads and streams did, and what each waited for.
+"""A step as a graph: what its host threads and streams did, and what each part waited for.
 
-A thread's segments fill the step's window: its innermost event at each instant, or nothing
-recorded. Profiles do not say which thread waits for which (PyTorch's main thread for the one that
-runs the backward pass, TensorFlow's for its executors), so one rule decides by observed order. At
-each instant the segment at work is the segment, of any thread, that started last. A thread waits
+The segments of a thread fill the step: each is a time in which one event is the innermost, or in
+which nothing was recorded. Profiles do not say which thread waits for which (PyTorch's main thread
+for the thread of the backward pass, TensorFlow's for its executors), so a rule decides. At each
+instant, the thread whose segment started last is at work. Another thread waits for it
 
-- in a Python, range or arranging-op segment, while the segment at work is another thread's and lies
-  wholly within its own;
-- in a stretch without records, if the segment at work at its end waits for what the thread does
-  next, or if a whole segment of another thread lies within the stretch.
+- in a segment of Python, of a range or of an op that only calls others, if the segment at work lies
+  wholly within this segment;
+- in a time without records, if a whole segment at work lies within this time, or if the segment at
+  work at its end waits for what the thread does next.
 
-Limits: a long frame on one thread that happens to contain short work of another reads as a wait;
-two threads that hand work over while both record something read as independent.
+Limits of the rule: a long frame on one thread that happens to contain short work of another thread
+counts as a wait; two threads count as independent if one gives work to the other while both record
+something.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """The segments, by thread and time; ``row`` and ``waits_for`` may be ``NONE``."""
+    """The host segments by thread and time.
+
+    ``row`` is the innermost event, ``waits_for`` the thread that the segment waits for, or
+    ``NONE``.
+    """
 
     thread: Ints
     start_ns: Ints
@@ -57,7 +62,7 @@ class HostSegments:
 
 @dataclass(frozen=True)
 class _Innermost:
-    """The innermost events of all threads inside the window; ``patient``: may wait for a thread."""
+    """The innermost events of all threads in a step; ``patient``: it may wait for a thread."""
 
     thread: Ints
     start_ns: Ints
@@ -66,7 +71,7 @@ class _Innermost:
     patient: Flags
 
     def hold(self, outer: Ints, inner: Ints) -> Flags:
-        """Return whether segment ``outer`` may wait for segment ``inner``, which is inside it."""
+        """Return a mask: segment ``outer`` may wait for ``inner``, because it contains it."""
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
         )
@@ -76,9 +81,9 @@ class _Innermost:
 def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
-    """Return the segments of all threads of ``rows``, the host events of the window's rank.
+    """Return the segments of all threads; ``rows`` are the host events of the step's rank.
 
-    ``thread`` and ``patient`` have one entry per row of ``events``.
+    ``thread`` and ``patient`` have one entry per event of ``events``.
     """
     segments = _innermost_segments(events, window, rows, thread, patient)
     # without segments, no event has a duration, and no thread works
@@ -118,7 +123,10 @@ def _lanes(events: EventTable, window: Window, rows: Ints, thread: Ints) -> Iter
 def _of_thread(
     lanes: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return (thread, start, end, row, waits for) of one thread's segments."""
+    """Return thread, start, end, event row and awaited thread of the segments of one thread.
+
+    Each is an array with one entry per segment.
+    """
     rows = np.flatnonzero(lanes.thread == number)
     bounds = [lanes.start_ns[rows], lanes.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
@@ -127,7 +135,7 @@ def _of_thread(
     working = _at(at_work, cells[:-1])
     others = (working != NONE) & (lanes.thread[working] != number)
     waits = others & (inner != NONE) & lanes.hold(inner, working)
-    gap = np.searchsorted(lanes.start_ns[rows], cells[:-1], side="right")  # segments before it
+    gap = np.searchsorted(lanes.start_ns[rows], cells[:-1], side="right")  # segments begun so far
     waits |= _waiting_gaps(lanes, np.append(rows, NONE), cells, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
     first = np.flatnonzero(new)
@@ -144,7 +152,10 @@ def _of_thread(
 def _waiting_gaps(
     lanes: _Innermost, rows: Ints, cells: Ints, inner: Ints, working: Ints, others: Flags, gap: Ints
 ) -> Flags:
-    """Return for each time interval whether it is in a waiting gap; ``rows`` ends with ``NONE``."""
+    """Return for each time interval whether the thread, without records, waits for another in it.
+
+    ``cells`` are the borders of the intervals. ``rows`` are the thread's segments, then ``NONE``.
+    """
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):
@@ -163,7 +174,7 @@ def _waiting_gaps(
 
 
 def _at(segments: Segments, instants: Ints) -> Ints:
-    """Return the event whose segment contains each instant, or ``NONE`` between segments."""
+    """Return the segment owner at each of the ``instants``, or ``NONE`` between segments."""
     if not len(segments.start_ns):
         return np.full(len(instants), NONE, dtype=np.int64)
     index = np.searchsorted(segments.start_ns, instants, side="right") - 1
@@ -192,9 +203,10 @@ SEGMENTS = schema(
 
 @dataclass(frozen=True)
 class StepGraph:
-    """One step; ``SEGMENTS`` by thread and time, the others by start.
+    """One step as tables of host segments (``SEGMENTS``), activities and syncs.
 
-    ``spent_ns`` is what each segment takes in a replay: its length, or less (``shortened``).
+    Segments are sorted by thread and time, the others by start. ``spent_ns`` is the time of each
+    segment in a replay: its length, or less if a change shortened it.
     """
 
     window: Window
@@ -206,7 +218,7 @@ class StepGraph:
 
 
 def step_graph(events: EventTable, window: Window) -> StepGraph:
-    """Return the graph of ``window``."""
+    """Return the graph of the step ``window``."""
     step = StepRows(events, window)
     streams, segments = Streams(step), _segments(step)
     end, start = (segments.column(name).to_numpy() for name in ("end_ns", "start_ns"))
@@ -249,7 +261,7 @@ def _segments(step: StepRows) -> pa.Table:
 
 
 def _launching(step: StepRows) -> Flags:
-    """Return a mask of the calls that enqueue work without waiting, and of the calls in them."""
+    """Return a mask of the calls that enqueue work without waiting, and of calls inside them."""
     calls = launch_calls(step.events)
     call_rows = np.full(len(step.event_id), NONE, dtype=np.int64)
     call_rows[calls] = calls

@@ -1,10 +1,14 @@
 """The activities of each stream in a step, when they were enqueued, and which waited for which.
 
-Missing information is inferred by one rule each. A device call is for the device on which its
-thread launched last. A stream's synchronisation without a known stream is for the stream that ended
-last before it returned. An event is that of the thread's last ``*EventRecord*`` call, after the
-thread's last launch before it. Nothing waits for an activity that ended after the waiting part
-continued.
+If the profile does not say what a call waits for, a rule decides:
+
+- A call that synchronises a device waits for the device on which its thread launched last.
+- A call that synchronises an unnamed stream waits for the stream whose work ended last before the
+  call returned.
+- A call that waits for an event waits for the last launch of its thread before the thread's last
+  ``*EventRecord*`` call.
+
+Nothing waits for an activity that ended after the waiting call or activity had continued.
 """
 
 from __future__ import annotations
@@ -64,11 +68,11 @@ SYNCS = schema(
     )
 )
 
-_NO_STREAM = 2**32 - 1  # CUPTI's value for the stream of a context's synchronisation
+_NO_STREAM = 2**32 - 1  # CUPTI's number of the stream if a call synchronises a whole context
 
 
 class _Ordered:
-    """Numbers sorted by a time; finds the last one before, or the first one from, a given time."""
+    """Numbers sorted by a time; find the last one before a time, or the first one from it on."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -84,7 +88,7 @@ class _Ordered:
 
 
 class Streams:
-    """The activities of a step by start, and which waited for which."""
+    """The activities of a step sorted by start, their launches, and what they waited for."""
 
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities
@@ -123,7 +127,7 @@ class Streams:
         self._of_call = {call: places for (call,), places in _split(linked, self.call[linked])}
 
     def _reported(self) -> dict[int, tuple[int, int]]:
-        """Return the (device, stream) that a waiting call names, by correlation id."""
+        """Return {correlation id of a waiting call: (device, stream) that the profile names}."""
         step, events = self.step, self.step.events
         rows = events.of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]
@@ -157,9 +161,9 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return for each activity the activity it waited for, and the call that caused the wait.
+        """Return per activity the activity it waited for, and the call that made its stream wait.
 
-        If it waited for several, the activity that ended last is returned.
+        If it waited for several activities, the one that ended last is returned.
         """
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
@@ -174,7 +178,11 @@ class Streams:
         return after, caller
 
     def _held(self, call: int) -> int | None:
-        """Return the index of the first activity on the blocked stream that follows ``call``."""
+        """Return the index of the first activity that waits because of ``call``.
+
+        It is the first activity that was launched after the call, on the stream that the call
+        blocks.
+        """
         step = self.step
         place = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
@@ -239,7 +247,10 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return the scope of a waiting call, and the indices of the activities it waited for."""
+    """Return for a waiting call its scope, and the indices of the activities it waited for.
+
+    The scope is ``device``, ``stream``, ``event`` or ``copy``.
+    """
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

@@ -1,8 +1,8 @@
 """Predict a step with a change (``changes``): its length and its ledger (time by part).
 
-``replayed`` computes when each part of the step would have happened. ``retimed`` moves the events
-to these times. The ledger is then computed from them as from a profile, so it also shows the next
-bottleneck.
+``replayed`` computes when each part of the step would have run. ``retimed`` moves the events to
+these times. The ledger is then computed from the moved events as from a profile, so it also shows
+the next bottleneck.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from lstmprof.events.threads import thread_ids
 
 @dataclass(frozen=True)
 class Replay:
-    """When the segments and activities of a graph would run, and how long the step would take.
+    """When the host segments and activities of a graph would run, and the length of the step.
 
     Arrays have one entry per segment or activity. The step ends when its thread has passed its last
-    segment and all activities of the window have ended.
+    segment and all activities of the step have ended.
     """
 
     length_ns: int
@@ -51,7 +51,7 @@ def replayed(
 ) -> Replay:
     """Return the replay of ``graph`` with ``change``.
 
-    ``causes`` are the dependencies of ``graph``; None: compute them.
+    ``causes`` are the dependencies of ``graph``; if it is None, they are computed.
     """
     times, causes = change(graph), causes or dependencies(graph)
     hosts = _Hosts(graph, times, causes)
@@ -87,7 +87,7 @@ class _Hosts:
         self.end = [self.opens] * len(self.cost_ns)
 
     def run(self, number: int, activity_ends: list[int]) -> None:
-        """Compute start and end of one segment; ``activity_ends`` has the ends known so far."""
+        """Compute start and end of one segment; ``activity_ends`` has the ends computed so far."""
         start = self.begin(number)
         segment, offset_ns = self.waits_for[number]
         if segment != NONE:
@@ -103,7 +103,7 @@ class _Hosts:
         return self.opens if previous == NONE else self.end[previous]
 
     def instant(self, segment: int, offset_ns: int) -> int:
-        """Return when the host reaches the point ``offset_ns`` after the start of ``segment``."""
+        """Return when the replay reaches the point ``offset_ns`` after the start of ``segment``."""
         observed_ns = self.observed_ns[segment]
         if offset_ns >= observed_ns:
             return self.end[segment]
@@ -120,7 +120,7 @@ def _returned(start: int, sync: Sync, activity_ends: list[int]) -> int:
 class _Streams:
     """The streams of one replay; lists have one entry per activity.
 
-    If an activity vanishes, ``end`` is that of the previous activity of its stream.
+    ``end`` of an activity that vanishes is the end of the previous activity of its stream.
     """
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
@@ -152,7 +152,7 @@ class _Streams:
         segment, offset_ns = self.launched[place]
         if segment != NONE:
             start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[place])
-        if start > ALWAYS // 2:  # else no condition is known, and it keeps its observed start
+        if start > ALWAYS // 2:  # without any condition, the activity keeps its observed start
             self.start[place] = start
         self.end[place] = self.start[place] + self.cost_ns[place]
 
@@ -204,7 +204,10 @@ class Prediction:
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return predictions for ``window`` of linked and categorised ``events``, one per change."""
+    """Return predictions for the step ``window``, one per change.
+
+    ``events`` are linked to their launches and have categories.
+    """
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, nothing, causes).length_ns
@@ -220,9 +223,9 @@ def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -
 def retimed(
     events: EventTable, graph: StepGraph, replay: Replay
 ) -> tuple[EventTable, list[Window]]:
-    """Return ``events`` moved to the times of ``replay``, and a list with the replayed window.
+    """Return ``events`` moved to the times of ``replay``, and a list with the replayed step.
 
-    Events before the window keep their times; events after it keep their distance from its end.
+    Events before the step keep their times; events after it keep their distance from its end.
     Activities that vanish take no time. The list is empty if the replayed step has no length.
     """
     window, thread = graph.window, thread_ids(events)
@@ -250,8 +253,8 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
     """Return a mask of the events that keep a duration in the replay.
 
     These are events in which their thread spends time, launches of the graph's activities, and
-    events outside the window. Any other event would be as long as the events inside it, and might
-    be mistaken for the innermost event.
+    events outside the step. Any other event would be as long as the events inside it, and might be
+    mistaken for the innermost event.
     """
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
@@ -265,7 +268,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
     """Convert recorded times to the times at which the replay reaches the same points.
 
-    ``thread`` has the thread and ``at_ns`` the recorded time of each point.
+    ``thread`` and ``at_ns`` have one entry per point: its thread and its recorded time.
     """
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))

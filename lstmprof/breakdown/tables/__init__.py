@@ -1,6 +1,6 @@
-"""The tables of a breakdown, in the order in which a reader needs them.
+"""The tables of a breakdown, in the order of importance for a reader.
 
-Each is made of one ``Source``, when it is first used.
+Each table is computed from one ``Source``, when it is first used.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 
 class Source(ExitStack):
-    """The data from which tables are computed: events, step windows, run.json and breakdown.
+    """The data from which tables are computed: events, steps, run.json and breakdown.
 
-    DuckDB reads ``stored``: the events or their file. ``made`` maps names to finished tables, so
+    ``stored`` are the events, or their file, for DuckDB. ``made`` maps names to finished tables, so
     each table is computed once. DuckDB is opened for the first table that needs it, and stays open
     until the context ends, because opening it takes as long as computing a table.
     """
@@ -64,17 +64,17 @@ class Source(ExitStack):
         self._made = {} if made is None else made
 
     def events(self, columns: Sequence[str]) -> EventTable:
-        """Return the events with ``columns``, maybe with further columns."""
+        """Return the events with at least ``columns``."""
         return self._events.table(columns) if isinstance(self._events, Packed) else self._events
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Return the events in narrow types, with ``columns`` at least."""
+        """Return the events in narrow integer types, with at least ``columns``."""
         if isinstance(self._events, Packed):
             return self._events
         return packed(self._events.select(columns))
 
     def selected(self, select: str, columns: Sequence[Column]) -> pa.Table:
-        """Return the rows of the SELECT ``select``, which have these columns."""
+        """Return the rows of the SELECT ``select``, which returns these columns."""
         return self._database.table(select, columns)
 
     @cached_property
@@ -85,7 +85,9 @@ class Source(ExitStack):
         return opened
 
     def table(self, name: str) -> pa.Table:
-        """Return the table ``name``, sorted; a table that needs a run's breakdown may be empty.
+        """Return the table ``name``, sorted.
+
+        If the table needs the run's breakdown and there is none, it is empty.
 
         Raises:
             UsageError: no table has this name.
@@ -99,7 +101,7 @@ class Source(ExitStack):
         return self._made[name]
 
 
-#: source, the columns that the table reads → the table, in any order of its rows
+#: A function (source, the event columns that the table needs) → the table, with rows in any order.
 Make = Callable[[Source, Sequence[str]], pa.Table]
 
 
@@ -108,11 +110,12 @@ class TableKind:
     """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
     ``make`` computes the table from a ``Source``. ``reads`` are the event columns that it needs,
-    ``joined`` the other tables that it needs. If ``beside``, the table needs files of the run other
-    than the events; ``record`` says how to record them.
+    ``joined`` the other tables that it needs. If ``beside`` is True, the table needs files of the
+    run other than the events, and ``record`` explains how to record these.
 
-    ``order`` names the sorting columns (``-``: descending); if empty, rows keep the order of
-    ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all columns.
+    ``order`` names the columns by which rows are sorted (``-``: descending); if it is empty, rows
+    keep the order of ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all
+    columns.
     """
 
     name: str
@@ -134,7 +137,7 @@ class TableKind:
             return source.table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
-        """Return ``table`` sorted; rows with equal columns of ``order`` keep their order."""
+        """Return ``table`` sorted by ``order``; rows equal in these columns keep their order."""
         keys = [
             (name.removeprefix("-"), "descending" if name.startswith("-") else "ascending")
             for name in self.order
@@ -162,7 +165,7 @@ def _memory(account: Breakdown) -> pa.Table:
     return memory.memory(account.run.counters(), account.packed(memory.READS), account.windows)
 
 
-#: Columns of the events that several tables read.
+#: Columns of the events that several tables need.
 _TIMED = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank")
 _LANES = (*_TIMED, "pid", "tid", "device", "stream")
 
@@ -393,7 +396,7 @@ def table_of(name: str) -> TableKind:
 def tables_of(
     named: Sequence[str], events: EventTable, windows: list[Window], info: RunInfo | None = None
 ) -> dict[str, pa.Table]:
-    """Return these tables of annotated ``events``.
+    """Return the tables ``named``, computed from annotated ``events``.
 
     Raises:
         UsageError: no table has one of these names.

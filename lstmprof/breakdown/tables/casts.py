@@ -1,12 +1,12 @@
 """The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
-Reads linked and categorised events. Casts are activities of category ``cast``; in a rank without
-activities, the ops that cast. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` →
-``aten::copy_``: the column ``op`` has the outermost of these, and ``within`` the op that called it.
-For other casts (TensorFlow's Cast), ``op`` is the casting op. Types and shapes are those of the
-inputs of ``aten::copy_(to, from)``. Bytes are those read and written: elements × (size of an
-element of from + of to). Direction and host memory of a copy come from the activity's name, as
-CUPTI, ROCTracer, Nsight Systems and XLA write it.
+A cast is an activity of category ``cast``; in a rank without activities, it is an op of this
+category. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_``: the column ``op``
+has the outermost of these three, and ``within`` the op that called it. For other casts
+(TensorFlow's Cast), ``op`` is the casting op. Types and shapes are those of the inputs of
+``aten::copy_(to, from)``. Bytes are read and written bytes: elements × (element size of ``from`` +
+element size of ``to``). The direction and the host memory of a copy come from the activity's name,
+as CUPTI, ROCTracer, Nsight Systems and XLA write it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def casts(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, device, op, outer op and pair of types; ``SCHEMA``."""
+    """Return one row per rank, device, op, calling op and pair of element types; ``SCHEMA``."""
     rows = _work(events)
     rows = rows[events.is_one_of("category", "cast")[rows]]
     columns = [*_asked_by(events, rows), *_types(events, rows)]
@@ -79,7 +79,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _work(events: EventTable) -> Ints:
-    """Return the rows of the activities; in ranks without any, those of the computing ops."""
+    """Return the rows of the activities, and of the ops that compute in ranks without any."""
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
@@ -89,17 +89,17 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the row of the op that issued it, ``NONE`` if unknown.
+    """Return for each of ``rows`` (activities or ops) the op that issued it, or ``NONE``.
 
-    For ops, return their own rows.
+    An op counts as its own issuer.
     """
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for the column ``op``, and for the column ``within``.
+    """Return (codes, texts) for the column ``op``, and (codes, texts) for the column ``within``.
 
-    Codes are indices into texts, one per row of ``rows``; −1 is null.
+    A code is an index into the texts, or −1 for null; there is one code for each of ``rows``.
     """
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
@@ -126,14 +126,14 @@ def _at(values: Ints, rows: Ints) -> Ints:
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
-    """Return whether each of ``ops`` is ``aten::copy_``; False for ``NONE``."""
+    """Return a mask: which of ``ops`` are ``aten::copy_``; False for ``NONE``."""
     return np.asarray((ops != NONE) & events.is_one_of("name", _COPY)[ops], dtype=np.bool_)
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for the types before the casts ``rows``, and for the types after.
+    """Return (codes, texts) for the element types before the casts, and (codes, texts) for after.
 
-    Codes are indices into texts, one per row of ``rows``; −1 is unknown.
+    A code is an index into the texts, or −1 if unknown; there is one code for each of ``rows``.
     """
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
@@ -146,7 +146,10 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """Return (from, to), the entries of ``aten::copy_``'s recorded inputs; None: not recorded."""
+    """Return the ``from`` and ``to`` entries of the inputs recorded for ``aten::copy_(to, from)``.
+
+    An entry is None if it was not recorded.
+    """
     to, source = [*recorded, None, None][:2]
     return source, to
 
@@ -164,7 +167,7 @@ def _chosen(
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
-    """Return the bytes that each of ``rows`` reads and writes, −1 if unknown."""
+    """Return for each of ``rows`` the bytes that it reads and writes; −1 if unknown."""
     issuer = _issuers(events, rows)
     shapes, shape_texts = events.texts("shapes")
     dtypes, dtype_texts = events.texts("dtypes")
@@ -186,7 +189,7 @@ def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
 
 @lru_cache(maxsize=4096)
 def _copy_bytes(shapes: str, dtypes: str) -> int:
-    """Return the bytes that ``aten::copy_`` of these inputs reads and writes, −1 if unknown."""
+    """Return the bytes that ``aten::copy_`` of these inputs reads and writes; −1 if unknown."""
     source, to = copied(recorded_inputs(dtypes))
     shape = [*recorded_inputs(shapes), None][0]
     each = [element_bytes(t) for t in (source, to)]
@@ -217,14 +220,14 @@ COPY_COLUMNS = (
     Column.real("bytes_per_s", "bytes divided by total_ns", "bytes is unknown, or total_ns is 0"),
 )
 
-#: Columns of the events that ``copies`` reads.
+#: Columns of the events that the table ``copies`` needs.
 COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
-#: Kinds, directions and host memories, in the order in which rows are sorted.
+#: Values of the columns kind, direction and host memory, in the order in which rows are sorted.
 _KINDS, _WAYS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 
 def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, kind, direction and host memory, sorted by them.
+    """Return one row per rank, device, kind, direction and host memory, sorted by these columns.
 
     Raises:
         RunError: the times or sizes exceed 64 bits.

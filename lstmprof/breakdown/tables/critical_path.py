@@ -1,7 +1,7 @@
 """The table of the critical path: the chain of work that must get shorter to end a step earlier.
 
-Reads linked and categorised events. ``breakdown.replay`` simulates the step of median length of
-each rank. The parts are those of the ledger, with their time on the longest path only.
+``breakdown.replay`` simulates the step of median length of each rank. The parts are those of the
+ledger, but only with their time on the critical path.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ SCHEMA = schema(COLUMNS)
 
 
 def critical_path(held: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
-    """Return one row per rank and part; ``path_ns`` of a rank sums to its replayed median step.
+    """Return one row per rank and part; the ``path_ns`` of a rank sum to its replayed median step.
 
-    Each rank is replayed separately. Thread numbers in ``windows`` count over all ranks, so a few
-    events of other ranks are kept to preserve the numbers.
+    Each rank is replayed separately. ``windows`` number the threads of all ranks, so a few events
+    of other ranks are kept to preserve these numbers.
     """
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 

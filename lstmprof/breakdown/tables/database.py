@@ -6,8 +6,8 @@
     windows   number, rank, step, start_ns, end_ns: the steps for which the ledger is computed
     ranks     rank, steps, window_ns, unmarked (one window, no steps), on_device (has activities),
               computes (no activities and no launches: its ops compute)
-    names     name (of runtime calls, copies, memsets), and what ``annotate.calls`` knows about it:
-              is_launch, is_kernel_launch, direction, host_memory
+    names     name of each runtime call, copy and memset, with the columns is_launch,
+              is_kernel_launch, direction and host_memory (``annotate.calls``)
 
 ``activity(kind)`` is true for activities, ``per(a, b)`` is a / b (null if b is 0), and
 ``time_steps()`` is the workload's number of time steps. Percentiles are ``quantile_disc``: the
@@ -38,9 +38,9 @@ from lstmprof.runs.run import check_file
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Number of threads; more do not read a file of a million events sooner.
+#: Number of DuckDB's threads; more threads do not read a file of a million events faster.
 _THREADS = 4
-#: Converts a column to int64, because DuckDB's sums are wider.
+#: Converts a column to int64, because DuckDB's sums are 128-bit integers.
 _INTEGER = "{0}::BIGINT AS {0}"
 _NUMBERS = ("number", "rank", "step", "start_ns", "end_ns")
 _WINDOWS = pa.schema([(name, pa.int64()) for name in _NUMBERS])
@@ -100,7 +100,7 @@ def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
 
 @dataclass(frozen=True)
 class Database:
-    """The events of one run in DuckDB, which answers SELECTs.
+    """The events of one run in DuckDB, to be queried with SELECTs.
 
     ``source`` names the events in error messages. ``fault`` is the class of DuckDB's errors.
     """
@@ -112,8 +112,8 @@ class Database:
     def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
         """Define the tables ``windows``, ``names`` and ``ranks`` and the function ``time_steps()``.
 
-        ``step_windows`` are the rows of ``windows``. The parameter ``time_steps`` is the workload's
-        number of time steps; None if unknown.
+        ``step_windows`` become the rows of ``windows``. ``time_steps`` is the workload's number of
+        time steps; None if unknown.
         """
         rows = [{**vars(window), "number": n} for n, window in enumerate(step_windows)]
         self.connection.register("windows", pa.Table.from_pylist(rows, schema=_WINDOWS))
@@ -174,13 +174,13 @@ def reading(path: Path, columns: pa.Schema) -> str:
 
 
 def _sql_type(type_: pa.DataType) -> str:
-    """Return DuckDB's name of the type of a column."""
+    """Return DuckDB's name for the type of a column."""
     names = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
     return names.get(type_, "VARCHAR")
 
 
 def literally(path: Path) -> str:
-    """Return ``path`` with ``*``, ``?`` and ``[`` escaped, which are patterns for DuckDB."""
+    """Return ``path`` with ``*``, ``?`` and ``[`` escaped: DuckDB reads them as wildcards."""
     return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
 
 

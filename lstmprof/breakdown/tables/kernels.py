@@ -1,9 +1,9 @@
-"""The kernel table: time of each kernel by name; in a CPU run, of each computing op.
+"""The kernel table: the time of each kernel by name; in a CPU run, of each op that computes.
 
-Reads linked and categorised events. A kernel's time is its duration. An op's time is its self time,
-without the events inside it. Ops that only arrange work are omitted, because some of them wait for
-others. All activities of the profile count; ``per_step`` counts activities that a step issued.
-Percentiles are the nearest rank, so each is the duration of a row of ``events``.
+A kernel's time is its duration. An op's time is its duration without the events inside it. Ops that
+only call other ops are omitted, because some of them wait for others. All activities of the profile
+count; ``per_step`` counts only activities that a step launched. Percentiles are the nearest rank,
+so each percentile is the duration of an event.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ COLUMNS = (
     ),
 )
 
-#: Columns of the events that the table needs; ``parent_id`` only if ops compute.
+#: Columns of the events that the table needs; ``parent_id`` is only read if ops compute.
 READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns that distinguish the rows of the table, and other text columns.
+#: Text columns that distinguish the rows of the table, and text columns of which a row shows one
+#: value.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -74,10 +75,10 @@ _ROOM = 2**63
 
 
 def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, name, category and family, sorted by them.
+    """Return one row per rank, device, name, category and family, sorted by these columns.
 
     Raises:
-        RunError: the times of one lane exceed 64 bits.
+        RunError: the sum of the times of one device exceeds 64 bits.
     """
     work = _work(events)
     keys, (rule, launch_config) = work.texts[: len(_KEYS)], work.texts[len(_KEYS) :]
@@ -103,14 +104,17 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text column: the distinct ``values`` in order, and the ``place`` of each event's value."""
+    """A text column: the sorted distinct ``values``, and for each event the index of its value.
+
+    ``place`` has these indices, ``NONE`` for null.
+    """
 
     values: list[str]
     place: Ints
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> _Text:
-        """Return the texts of ``codes``, ``NONE`` for null."""
+        """Return the column of ``texts`` at the indices ``codes``, of which ``NONE`` is null."""
         there = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in there.tolist()})
         place_of = {text: place for place, text in enumerate(values)}
@@ -121,9 +125,10 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Work:
-    """The events of the table: the ``sort`` and the time of each.
+    """The events that the table counts, in groups ("sorts") with equal rank, device and texts.
 
-    For each sort: rank, device, ``texts``, number of events, and number of events in steps.
+    ``sort`` and ``ns`` have one entry per event: its group and its time. The other fields have one
+    entry per group: rank, device, texts, number of events, number of events in steps.
     """
 
     sort: Ints
@@ -136,14 +141,14 @@ class _Work:
 
     @property
     def sort_ns(self) -> Ints:
-        """Return the total time of the events of each sort."""
+        """Return the total time of the events of each group ("sort")."""
         total_ns = np.zeros(len(self.count), dtype=np.int64)
         np.add.at(total_ns, self.sort, self.ns)
         return total_ns
 
 
 def _work(events: Packed) -> _Work:
-    """Return the activities, and the computing ops of ranks without activities."""
+    """Return the activities, and the ops that compute in ranks without activities."""
     computing = sorts(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
@@ -168,7 +173,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
-    """Return for each row of ``piece`` whether it has a category and its rank is in ``computing``.
+    """Return a mask of the rows of ``piece`` with a category, in the ranks ``computing``.
 
     ``computing`` are the ranks whose ops compute on the host.
     """
@@ -177,9 +182,10 @@ def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
 
 
 def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return for each of ``rows`` the number of its sort, and for each sort its columns.
+    """Return the group ("sort") of each of ``rows``, and the columns of the groups.
 
-    A sort is a group of events with the same rank, device and texts (``_ALL_TEXTS``).
+    A group has events with the same rank, device and texts (``_ALL_TEXTS``). The columns are these,
+    the number of events, and the number of events in steps.
     """
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
@@ -192,7 +198,7 @@ def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints
 
 
 def _own_time(events: Packed) -> Ints:
-    """Return durations: of ops without the events directly inside, of activities in full."""
+    """Return the duration of each event; for ops, without the events directly inside."""
     own = events.values("dur_ns").astype(np.int64)
     parent = events.rows_named("parent_id")
     for piece in events.pieces():
@@ -203,7 +209,10 @@ def _own_time(events: Packed) -> Ints:
 
 
 class _Spent:
-    """Times of groups that all have events: ``ns`` by ``group``, numbered from 0."""
+    """The times of events by group: total and percentiles.
+
+    ``group`` is the number of each event's group, from 0; each group has events.
+    """
 
     def __init__(self, group: Ints, ns: Ints) -> None:
         self._ns, self._ends = _by_group(group, ns)
@@ -213,13 +222,13 @@ class _Spent:
         check_sums("kernels", self._ns)
 
     def percentile_ns(self, share: int) -> Ints:
-        """Return the percentile ``share`` of each group, nearest rank."""
+        """Return the percentile ``share`` (0–100) of each group, nearest rank."""
         place = np.maximum(-(-self._count * share // 100), 1)
         return np.asarray(self._ns[self._ends - self._count + place - 1], dtype=np.int64)
 
 
 def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
-    """Return the times by group, ascending within a group, and the end of each group."""
+    """Return the times sorted by group and then by length, and the end index of each group."""
     ends = np.cumsum(np.bincount(group)).astype(np.int64)
     span = int(ns.max(initial=0)) + 1
     if span * (len(ends) + 1) >= _ROOM:
@@ -230,9 +239,9 @@ def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
 
 
 def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
-    """Return the rule that decided for most events of each group.
+    """Return for each group the rule that decided the category of most of its events.
 
-    If an op has several, ``op`` is the last in order of text.
+    If several rules decided for equally many events, it is the last one in alphabetical order.
     """
     each = Groups(group.of, rule.place)
     of, place = group.of[each.first], rule.place[each.first]
@@ -244,7 +253,7 @@ def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
 def _launch_configs(group: Groups, config: _Text, sort_ns: Ints) -> tuple[pa.Array, pa.Array]:
     """Return for each group the number of launch configurations, and the one with the most time.
 
-    Of equal times, the first in order of text.
+    If several have the same time, it is the first one in alphabetical order.
     """
     known = np.flatnonzero(config.place != NONE)
     each = Groups(group.of[known], config.place[known])

@@ -1,8 +1,9 @@
 """The layer table: recurrent layers and loops of cells, their form, network and time.
 
-Reads only events (``breakdown.recurrent``): ops and the shapes of their inputs, never run.json.
-Equal calls are one row; times are means per call. The time of device work is from the start of its
-first activity to the end of its last one; else the time of its host ops is used.
+It is computed from the ops and the shapes of their inputs (``breakdown.recurrent``), never from
+run.json. Calls with equal op and network are one row; times are means per call. The time of a call
+is from the start of its first activity to the end of its last one; without activities, its host ops
+count.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Member:
-    """One call of a row, with its times, its cuDNN passes and its work."""
+    """One call of a layer, with its times, its cuDNN algorithms and its work."""
 
     call: Call
     spent: Spent
@@ -166,7 +167,8 @@ class _Member:
 def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table:
     """Return one row per recurrent layer or loop of cells; ``SCHEMA``.
 
-    If steps are marked, a call outside of them does not count, such as a profiler's warm-up step.
+    If a rank has calls in marked steps, its calls outside of steps do not count (such as those of a
+    profiler's warm-up step).
     """
     groups: dict[tuple[Any, ...], list[_Member]] = {}
     members = list(_members(events, info))
@@ -187,7 +189,7 @@ def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table
 
 
 def _members(events: EventTable, info: RunInfo) -> Iterator[_Member]:
-    from lstmprof.breakdown.recurrent.profiles import recurrent_calls  # many, for this table alone
+    from lstmprof.breakdown.recurrent.profiles import recurrent_calls  # only this table needs it
 
     calls = recurrent_calls(events)
     forward, backward = owners(events, calls)
@@ -227,7 +229,11 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the rung columns of a row, from the first of its forward passes."""
+    """Return the columns about optimizations (rungs) of a row, from its first forward pass.
+
+    ``next_rung_saves_ns`` is the mean over all calls. ``floor`` is the lower bound of the pass's
+    time.
+    """
     stand = [one for m in members if m.work and (one := standing(m.work, floor))]
     if not stand:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -263,7 +269,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass of a call: the requested algorithm, and those whose kernels ran.
+    """The forward or backward pass of a cuDNN call: algorithm requested, and algorithms that ran.
 
     ``seen`` is empty if the names of the kernels do not show the algorithm.
     """
@@ -274,14 +280,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of a cuDNN call; None if no kernel of it was recorded."""
+    """Both passes of a cuDNN call; a pass is None if none of its kernels was recorded."""
 
     forward: Pass | None = None
     backward: Pass | None = None
 
 
 def layer_of(call: Call) -> Layer | None:
-    """Return the layer as its framework passed it to cuDNN; None for other libraries."""
+    """Return the layer as its framework passed it to cuDNN; None if another library computed it."""
     network = call.network
     if call.library != CUDNN:
         return None
@@ -305,7 +311,7 @@ def layer_of(call: Call) -> Layer | None:
 def _passes_of(
     events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
 ) -> list[Passes]:
-    """Return the passes of each call, from the calls of each row."""
+    """Return both passes of each call; ``forward`` and ``backward`` are each event's call index."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
@@ -317,7 +323,10 @@ def _passes_of(
 def _passes(
     events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
 ) -> Iterator[tuple[int, Pass]]:
-    """Yield (number of the call, its pass) for cuDNN calls with recorded kernels."""
+    """Yield (index of a call, its pass) for each cuDNN call with recorded kernels.
+
+    ``owner`` has the index of each event's call.
+    """
     rows = np.flatnonzero(events.is_kind("kernel") & (owner != NONE))
     rows = rows[np.argsort(owner[rows], kind="stable")]
     names, texts = events.texts("name")
@@ -333,7 +342,7 @@ def _passes(
 
 
 def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
-    """Return the columns about the algorithm of one layer, from all of its calls."""
+    """Return the columns about cuDNN's algorithms for one row, from the passes of all its calls."""
     ways = (
         ("", [both.forward for both in passes if both.forward]),
         ("backward_", [both.backward for both in passes if both.backward]),

@@ -5,7 +5,8 @@
     allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value is valid until the next
     spans        [    step 1    )[ step 2 )  peak: the largest value in a span
 
-Reads the counters batch by batch, and keeps only the peaks and sums of each stretch of time.
+Reads the counters batch by batch. For each time interval between the borders of spans ("stretch"),
+it keeps only peaks and sums.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ COLUMNS = (
     Column.integer("frees", "number of frees", _NO_CHANGE),
     Column.integer("freed_bytes", "total size of the frees", _NO_CHANGE),
 )
-#: Columns of the events.
+#: Columns of the events that the table needs.
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
 
 _Rank = int | None
-#: Rank, device and allocator.
+#: (rank, device, allocator)
 _Whose = tuple[_Rank, int | None, str | None]
 _Floats = NDArray[np.float64]
 _Parts = Sequence[slice]
@@ -74,7 +75,7 @@ _SIZES = [column.name for column in COLUMNS[5:]]
 
 @dataclass(frozen=True)
 class _Span:
-    """A step, or one of its phases, which may have several stretches of time."""
+    """A step, or a phase of a step; a phase may have several time intervals."""
 
     step: int | None
     phase: str | None
@@ -83,7 +84,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return rows for each device and allocator: the whole profile, each step, its phases.
+    """Return for each device and allocator a row for the profile, each step and each phase.
 
     Without counters of memory there are no rows.
     """
@@ -109,7 +110,11 @@ def _by_number(item: tuple[_Whose, Any]) -> tuple[int, int, str]:
 
 
 def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
-    """Yield each phase of each step, from its first host event to its last or to the next phase."""
+    """Yield (rank, phase of a step) for each phase of each step.
+
+    A phase's time interval begins with its first host event, and ends with its last host event or
+    when the next phase begins.
+    """
     rows = np.flatnonzero(events.known("phase") & events.known("step") & ~events.known("device"))
     if not len(rows):
         return
@@ -145,7 +150,10 @@ _Places = dict[_Whose, dict[int | None, "_Place"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Places:
-    """Return the memory of each device and allocator, by process."""
+    """Return {(rank, device, allocator): {process: its memory}}.
+
+    ``borders`` are the times between which memory is summed, by rank.
+    """
     places: _Places = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
@@ -159,14 +167,17 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Pl
 
 
 class _Place:
-    """The memory of one device, allocator and process, per time interval between borders."""
+    """The memory of one device, allocator and process, in each time interval between borders."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
         self._first: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, time_ns: Ints, stretch: Ints, values: _Floats) -> None:
-        """Add values of the counter ``name``, later than those before."""
+        """Add values of the counter ``name``, which must be later than the values added before.
+
+        ``stretch`` has for each value the number of its time interval.
+        """
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
         first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1]))
         if name == CHANGE:
@@ -179,11 +190,11 @@ class _Place:
         self._parts[name].append((stretch[first], sums))
 
     def saw(self, parts: _Parts) -> bool:
-        """Return whether one of these stretches has a counter."""
+        """Return whether a counter has a value in one of the time intervals ``parts``."""
         return any(first < end for name in self._parts for first, end in self._within(name, parts))
 
     def peak(self, name: str, parts: _Parts) -> float:
-        """Return the largest value in these stretches, NaN if it is unknown."""
+        """Return the largest value of the counter in the intervals ``parts``; NaN if unknown."""
         _, (most, _) = self._joined[name]
         return float(
             np.fmax.reduce(
@@ -195,7 +206,7 @@ class _Place:
         )
 
     def grown(self, parts: _Parts) -> float:
-        """Return how much allocated memory grew in these stretches."""
+        """Return by how many bytes allocated memory grew in the time intervals ``parts``."""
         changes = self.changes(parts)
         if ALLOCATED not in self._parts and changes is not None:
             return float(changes[1] - changes[3])
@@ -207,7 +218,10 @@ class _Place:
         )
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Return number and bytes of allocations, then of frees; None if not recorded."""
+        """Return the changes in the time intervals ``parts``; None if changes were not recorded.
+
+        The result has the number and bytes of allocations, then those of frees.
+        """
         if CHANGE not in self._parts:
             return None
         _, each = self._joined[CHANGE]
@@ -217,10 +231,10 @@ class _Place:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Return for each counter the numbers of its time intervals, and two or four values each.
+        """Return {counter: (numbers of the time intervals with values, values of each interval)}.
 
-        Counters of totals have (peak, last value); the counter of changes has the number and bytes
-        of allocations, then of frees.
+        The values of a counter of totals are (peak, last value). Those of the counter of changes
+        are the number and bytes of allocations, then those of frees.
         """
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
@@ -229,18 +243,21 @@ class _Place:
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """Return the places [first, end) of these stretches in the counter ``name``."""
+        """Return for each of ``parts`` the index range [first, end) of its time intervals.
+
+        The indices are those of the intervals of the counter ``name``.
+        """
         stretch, _ = self._joined[name]
         ends = np.searchsorted(stretch, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
 
     def _held(self, name: str, place: int) -> float:
-        """Return the value before ``place``."""
+        """Return the counter's last value before the time interval with the index ``place``."""
         _, (_, last) = self._joined[name]
         return float(last[place - 1]) if place else self._before(name)
 
     def _before(self, name: str) -> float:
-        """Return the allocated memory before the first recorded allocation, NaN if unknown."""
+        """Return the allocated bytes before the first recorded allocation; NaN if unknown."""
         total, change = self._first.get(name), self._first.get(CHANGE)
         if name != ALLOCATED or total is None or change is None or total[0] != change[0]:
             return np.nan
@@ -259,7 +276,10 @@ def _rows(processes: Sequence[_Place], spans: Sequence[_Span]) -> Iterator[dict[
 
 
 def _sizes_of(processes: Sequence[_Place], parts: _Parts) -> dict[str, int | None]:
-    """Return the size columns of these stretches, of the processes that ran in them."""
+    """Return the size columns for the time intervals ``parts``.
+
+    They are summed or maximised over the processes with values in these intervals.
+    """
     there = [place for place in processes if place.saw(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([place.peak(name, parts) for place in there]) for name in _TOTALS
@@ -269,6 +289,6 @@ def _sizes_of(processes: Sequence[_Place], parts: _Parts) -> dict[str, int | Non
     changes = np.sum(of_each, axis=0).tolist() if of_each else [np.nan] * 4
     numbers = (allocated, reserved, grown, *changes)
     return {
-        name: int(number) if abs(number) < 2**63 else None  # NaN is none, more is damage
+        name: int(number) if abs(number) < 2**63 else None  # NaN: unknown; larger: damaged
         for name, number in zip(_SIZES, numbers, strict=True)
     }

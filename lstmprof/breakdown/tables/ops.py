@@ -1,24 +1,25 @@
 """The tables of ops, ranges and modules: host time, and the device time that they launched.
 
-Reads linked events. ``total`` is the time in which an entry of this name was open; an entry inside
-another one of the same name is not added again. ``self`` excludes what is directly inside. Computed
-with NumPy: in SQL, the recursive sum takes half as long again and a third more memory.
+For an op, range or module of some name, ``total`` is the time in which it was open; if it runs
+inside another one of the same name, the time counts once. ``self`` excludes what runs directly
+inside. NumPy computes both: in SQL, the recursive sum takes half as long again and a third more
+memory.
 
 Ops: on a device, ``self`` is the duration of the activities that the op itself launched (their
-``op_id``), and ``total`` also includes those of ops inside it, each once. So the device self times
-of all ops and the activities without an op sum to the duration of all activities. Overlaps between
-streams are not subtracted.
+``op_id``), and ``total`` also includes those of ops inside it, each activity once. So the device
+self times of all ops and the activities without an op sum to the duration of all activities. Time
+in which activities of several streams overlap counts several times.
 
 Ranges, phases and steps: an activity belongs to the innermost range that was open on the thread
 that launched it. If that thread had no open range (autograd's threads), the activity belongs to the
 innermost range of its rank that was open at the launch. Step markers count as one name, whatever
 their numbers.
 
-Modules: modules and frames are those that the profiler recorded (``with_modules``, ``with_stack``),
-ranges those of ``record_function`` and NVTX. Each sort nests by itself: the ``self`` of a module
-excludes only modules inside it, not Python frames or ranges. An activity belongs to what was open
-on the thread that launched it. Work of the backward pass belongs to what was open around its
-forward op, and is counted separately.
+Modules: the table has modules and frames that the profiler recorded (``with_modules``,
+``with_stack``), and ranges of ``record_function`` and NVTX. Modules, frames and ranges are three
+sorts: ``self`` of a module excludes only modules inside it, not Python frames or ranges. An
+activity belongs to what was open on the thread that launched it. Work of the backward pass belongs
+to what was open around its forward op, and is counted separately.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Rows of the host, grouped by rank and ``code``, with the sums of each group."""
+    """Host events grouped by rank and ``code``, with sums over each group.
+
+    ``rows`` are the events; ``code`` has a number for each event of the table, such as its name's.
+    """
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -79,19 +83,22 @@ class _Grouped:
         self.on_device = np.isin(self.rank, rank[events.is_kind(*ACTIVITY_KINDS)])
 
     def heads(self, *names: str) -> list[pa.Array]:
-        """Return these columns of each group's first row."""
+        """Return these columns of the first event of each group."""
         return heads(self.events, self.rows, self.groups, names)
 
     def host_total(self) -> pa.Array:
-        """Return the host time of each group; nested rows of one group count once."""
+        """Return the host time of each group; events inside others of the group are not added."""
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:
-        """Return the sum of ``values`` over each group; null if its rank has no activities."""
+        """Return each group's sum of its events' ``values``; null if its rank has no activities."""
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return the sum of ``values`` over each group and all events inside the group's events."""
+        """Return each group's sum of the ``values`` of its events and all events inside them.
+
+        It is null unless ``known`` is True for the group (default: the rank has activities).
+        """
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 
@@ -176,7 +183,7 @@ def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
-    """Return each distinct text without a step's number, and each row's index in RANGE_KINDS."""
+    """Return the distinct names without step numbers, and each event's index in ``RANGE_KINDS``."""
     codes, values = events.texts("name")
     is_step = events.is_kind("step")
     marks = np.zeros(len(values) + 1, dtype=np.bool_)
@@ -187,7 +194,10 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return, for each range, the nanoseconds of the activities that belong to it."""
+    """Return for each event, if it is a range, the ns of the activities that belong to it.
+
+    ``named`` is the mask of the ranges.
+    """
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
@@ -201,7 +211,10 @@ def _launched_in(events: EventTable, named: Flags) -> Ints:
 
 
 def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
-    """Return for each call ``issuer`` the innermost range of its rank open when the call began."""
+    """Return for each call ``issuer`` the innermost range of its rank when the call began.
+
+    It is ``NONE`` if no range was open.
+    """
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(issuer), NONE, dtype=np.int64)
@@ -263,7 +276,7 @@ def modules(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def sort_of_frames(events: EventTable) -> Ints:
-    """Return each row's index in ``SORTS``, ``NONE`` if it is no frame of the host."""
+    """Return each event's index in ``SORTS``; ``NONE`` if it is no host module, frame or range."""
     is_module = events.where_name(lambda name: name.startswith(MODULE))
     frame = np.where(is_module, SORTS.index("module"), SORTS.index("python"))
     sort = np.where(events.is_kind("python"), frame, NONE)
@@ -302,7 +315,10 @@ def _of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
-    """Return the duration without the frames directly inside, at least 0 (profilers jitter)."""
+    """Return each frame's duration without the frames directly inside.
+
+    It is at least 0: frames inside may be recorded as longer, because profilers' times jitter.
+    """
     time_ns = events.dur_ns.copy()
     above = np.where(parent[rows] == NONE, NONE, around[parent[rows]])
     inner = above != NONE
@@ -311,7 +327,11 @@ def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> In
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return, for each frame, device time launched in it, host and device time of backward ops."""
+    """Return three arrays of ns per frame: device time launched in it, then two of backward ops.
+
+    These are the host time and the device time of the backward ops whose forward op ran in the
+    frame. ``around`` has for each event the innermost frame around it.
+    """
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)
@@ -324,7 +344,7 @@ def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def issued_by(events: EventTable) -> Ints:
-    """Return each row's launch, else the op that issued it, ``NONE`` if both are unknown."""
+    """Return for each event its launch; if unknown, the op that issued it; else ``NONE``."""
     launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
     return np.where(launch != NONE, launch, op)
 

@@ -6,15 +6,19 @@
     rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
 
 A collective ends on all its ranks at once. So its shortest kernel belongs to the last rank to
-arrive, and other kernels are longer by the wait of their rank. Clocks of ranks differ, so only
-lengths are compared. Kernels of several ranks are one collective if all ranks have equally many
-with that name in a step on that stream; they are matched in order. If their process group is known,
-only the ranks of that group are compared. Streams are matched in the order of their numbers if all
-ranks have equally many. If the kernels are one collective, their ends agree
-once the offset of the clocks is subtracted (``skew_ns``). Bandwidths are defined like those of
-NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the
-message divided by the time without waits; for the bus, multiplied by the number of times that a
-link carries it. The table of ranks is made from the ledger and the collectives. Its times are those
+arrive, and other kernels are longer by the wait of their rank. Only lengths are compared, because
+the clocks of ranks differ.
+
+Kernels of several ranks form one collective if all ranks have equally many kernels of this name in
+a step on that stream; they are matched in order. If their process group is known, only the ranks of
+that group are compared. Streams are matched in the order of their numbers if all ranks have equally
+many. To check a match, the offset of the clocks is subtracted: then the kernels of one collective
+must end together (``skew_ns``).
+
+Bandwidths are defined like those of NCCL's tests
+(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the message
+divided by the time without waits; for the bus, multiplied by the number of times that a link
+carries it. The table of ranks is computed from the ledger and the collectives. Its times are those
 of a mean step, or of the whole profile if no step is marked.
 """
 
@@ -125,9 +129,10 @@ COLLECTIVE_SCHEMA = schema(COLLECTIVE_COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, one entry each, by time; ``lane`` counts the ``lanes``.
+    """The kernels of collectives; arrays have one entry per kernel, sorted by start.
 
-    Kernels that no step launched are ``in_step`` if the profile marks no steps.
+    ``lane`` is the number of the kernel's rank and device, from 0; ``lanes`` is how many there are.
+    ``in_step`` is True for kernels that a step launched, and for all kernels if no step is marked.
     """
 
     row: Ints
@@ -138,13 +143,13 @@ class _Calls:
     end_ns: Ints
 
 
-#: Columns of the events that it is made from.
+#: Columns of the events that the table of collectives needs.
 COLLECTIVE_READS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step", "category"),
     *("event_id", "parent_id", "launch_id", "shapes", "dtypes", "launch_config"),
 )
 _PER_KERNEL = COLLECTIVE_READS[:9]
-#: Operations of which each link carries (n - 1)/n of the message of n ranks, and how often.
+#: Operation → how often each link carries (n - 1)/n of the message, for n ranks.
 _BUS = {"all_reduce": 2} | dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
@@ -192,7 +197,7 @@ def collectives(held: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Ta
 
 @dataclass(frozen=True)
 class _Message:
-    """What a collective moves; None is unknown."""
+    """What a collective moves; a field is None if unknown."""
 
     operation: str | None
     bytes: int | None
@@ -200,7 +205,7 @@ class _Message:
     process_group: str | None
 
     def bus(self, bytes_per_s: float) -> float | None:
-        """Return the bus bandwidth of an algorithm bandwidth."""
+        """Return the bus bandwidth for the algorithm bandwidth ``bytes_per_s``; None if unknown."""
         if self.operation is None or self.group_size is None:
             return None
         times, ranks = _BUS.get(self.operation), self.group_size
@@ -208,10 +213,10 @@ class _Message:
 
 
 def _messages(held: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return the message of each of ``rows``, kernels of collectives.
+    """Return what each of ``rows`` (kernels of collectives) moves.
 
-    The kernel says it itself, or the range in which PyTorch launches each collective ("nccl:…"),
-    with its inputs. A range that launches several kernels does not say which moves what.
+    The profile records it for the kernel, or as the inputs of the range ("nccl:…") in which PyTorch
+    launches a collective. If a range launches several kernels, it is unknown how much each moves.
     """
     if not len(rows):
         return []
@@ -241,7 +246,7 @@ def _messages(held: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
 
 
 def _input_bytes(shapes: str, dtypes: str) -> int | None:
-    """Return the size of these tensors; None if one of them is unknown."""
+    """Return the size in bytes of the tensors that were recorded; None if one is unknown."""
     each = [element_bytes(dtype) for dtype in recorded_inputs(dtypes)]
     sizes = [s for s in recorded_inputs(shapes) if isinstance(s, list)]
     whole = all(isinstance(n, int) and n >= 0 for size in sizes for n in size)
@@ -252,7 +257,7 @@ def _input_bytes(shapes: str, dtypes: str) -> int | None:
 
 
 def rank_records(info: RunInfo) -> list[dict[str, Any]]:
-    """Return what the profile of each rank says of itself."""
+    """Return what the profile of each rank records about the rank."""
     metadata = info.profile_metadata or {}
     by_rank = metadata.get("ranks")
     records = list(by_rank.values()) if isinstance(by_rank, dict) else [metadata]
@@ -287,10 +292,11 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _alike(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return two codes for each call: equal for possible counterparts; equal for a process group.
+    """Return two codes for each call: one of its possible counterparts, one of its process group.
 
-    Counterparts have equal step, name, process group and position of the stream in its device. The
-    code of an unknown process group is ``NONE``.
+    Calls on other devices are counterparts if they have the same code: the same step, name, process
+    group, and position of the stream among the device's streams. The code of an unknown process
+    group is ``NONE``.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     place = np.zeros(len(stream), dtype=np.int64)
@@ -306,9 +312,9 @@ def _alike(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[In
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return the calls of each collective: one row per collective, one column per lane.
+    """Return the calls of each collective: one row per collective, one column per device.
 
-    The collectives of some of the lanes are in an array of their own.
+    There is one array for each set of devices that communicate; a device here is one of one rank.
     """
     of_lanes: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.lanes)
@@ -329,7 +335,7 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each call's wait, the call of the last to arrive, the skew, and its number."""
+    """Return each call's wait, the call that came last, the skew, and the collective's number."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
@@ -345,17 +351,21 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return how far apart the lanes end, after subtracting each lane's median offset."""
+    """Return for each collective how far apart its ends are on the devices.
+
+    ``ends_ns`` has one row per collective and one column per device. The median offset of each
+    device's clock is subtracted first.
+    """
     offset = ends_ns - ends_ns[:, :1]
     left = offset - np.median(offset, axis=0).astype(np.int64)
     return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
 
 
 def _overlapped(events: EventTable, calls: _Calls) -> Ints:
-    """Return the time of each call in which its device also computed."""
+    """Return for each call the time in which its device also ran other kernels."""
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
     computing = np.flatnonzero(computes)
-    rows = np.concatenate([calls.row, computing])  # in which a call is before its device's work
+    rows = np.concatenate([calls.row, computing])  # of each device, its calls first
     place = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
     overlapped = np.zeros(len(calls.row), dtype=np.int64)
     for members in place.members():
@@ -367,7 +377,8 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
     return overlapped
 
 
-#: Kernels of ranks that end this share of their longest wait apart are not one collective.
+#: If kernels of several ranks end further apart than this share of their longest wait, they are not
+#: one collective.
 MOST_SKEW_SHARE = 0.5
 
 _ALONE = (
@@ -430,7 +441,7 @@ _Member = TypeVar("_Member")
 
 
 def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
-    """Return one row per rank and device, from the tables of these names; ``SCHEMA``."""
+    """Return one row per rank and device, from the ledger and the collectives; ``SCHEMA``."""
     spent: dict[_Place, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
@@ -470,7 +481,7 @@ def _last_place(row: Mapping[str, Any]) -> _Place:
 def _times(
     place: _Place, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    """Return the times of a rank and device in its windows; ``calls`` are its collectives."""
+    """Return the times of a rank and device in its steps; ``calls`` are its collectives."""
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]
@@ -493,7 +504,7 @@ def _times(
 
 
 def _collective_ns(windows: list[Window], calls: _Rows) -> int:
-    """Return the time of the windows in which one of ``calls`` ran."""
+    """Return the time of the steps in which at least one of ``calls`` ran."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
     begins, ends = (
@@ -504,11 +515,11 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the collectives that all ranks have in common, from rows of the table of collectives.
+    """Return the rows of ``calls`` (the table of collectives) of collectives that all ranks share.
 
-    The ends of a collective agree if its ``skew_ns`` is at most ``least_skew_ns``, or half of its
-    longest wait or of a mean wait. Return None if most of the waits are in collectives whose ends
-    do not agree: then the ranks communicate in groups.
+    The kernels must also end together: ``skew_ns`` is at most ``least_skew_ns``, or at most half of
+    the collective's longest wait or of the mean wait. Return an empty list if most of the waits are
+    in collectives whose kernels do not end together: then the ranks communicate in groups.
     """
     of_number = Counter(row["collective"] for row in calls if row["collective"] is not None)
     lanes = len({_place(row) for row in calls})
@@ -528,10 +539,10 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
 
 
 def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> int:
-    """Return the number of steps in which the waits of the ``compared`` of ``calls`` are known.
+    """Return the number of steps in which the waits for other ranks are known.
 
-    These are the steps of all ranks that communicate, except steps whose collectives all lack their
-    partners.
+    These are the steps that all communicating ranks have, except steps in which none of the
+    collectives (``calls``) is in ``compared``, the collectives matched across ranks.
     """
     steps: dict[int | None, set[int | None]] = defaultdict(set)
     for window in windows:
@@ -543,10 +554,10 @@ def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> 
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return the columns about waiting: how long a rank waits, for which rank, and how late it is.
+    """Return columns about waiting: how long a device waits, for which device, how late it arrives.
 
-    ``own`` are the rank's rows of the table of collectives. ``late`` are the rows of all ranks in
-    collectives in which this rank arrived last; ``others`` is the number of other ranks.
+    ``own`` are the device's rows of the table of collectives. ``late`` are the rows of all devices
+    in collectives in which this device arrived last. ``others`` is the number of other devices.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:

@@ -1,9 +1,9 @@
-"""The tables of steps and of streams: when each ran, how busy it was, and what it issued.
+"""The tables of steps and of streams: when each ran, how busy it was, and what it launched.
 
-Reads linked and categorised events. Busy time is defined as in the ledger: on a device, the time
-inside the step in which at least one activity ran; in a rank without activities, the time in which
-at least one host thread computed. An activity or call belongs to the step in which it was launched.
-Activities of one stream may overlap in a profile; busy time counts such time once.
+Busy time is defined as in the ledger: on a device, the time inside the step in which at least one
+activity ran; in a rank without activities, the time in which at least one host thread computed. An
+activity or call belongs to the step in which it was launched. Activities of one stream may overlap
+in a profile; busy time counts such time once.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _of_rank(events: EventTable, rank: int | None, windows: list[Window]) -> Ite
 
 
 def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -> Ints:
-    """Return for each window the time, in ns, in which a host thread of ``rank`` computed."""
+    """Return for each step the ns in which at least one host thread of ``rank`` computed."""
     computes = computing(events)
     lane = merged_lanes(events, rank, computes, state_codes(events))
     at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
@@ -126,9 +126,9 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return for each event the index of the window of its step, ``NONE`` if it has none.
+    """Return for each event the index of its step in ``windows``; ``NONE`` outside of steps.
 
-    If the windows are not marked steps, the index is 0.
+    If no step is marked, there is one window, and the index is 0 for all events.
     """
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
@@ -196,7 +196,7 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
-    """Return the covered time in the windows of ``rank``, and the length of these windows."""
+    """Return the covered time in the steps of ``rank``, and the length of these steps."""
     rank_windows = [w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank)]
     start = np.array([w.start_ns for w in rank_windows], dtype=np.int64)
     end = np.array([w.end_ns for w in rank_windows], dtype=np.int64)

@@ -1,10 +1,10 @@
-"""The table of samples: a sampler's view of timed steps, compared with the ledger.
+"""The table of samples: stack samples of timed steps, compared with the ledger.
 
-Reads the samples of a run, which were classified by the parts of the ledger at capture, and the
-breakdown of its clean step. First come the parts: their share of the samples, their share of the
-breakdown, and the difference in points. Then come Python lines that took more than 1 % outside of
-any op, which the profile does not show: hooks, logging, a loop's own work; and the garbage
-collector.
+Reads the samples of a run, which the capture classified by the parts of the ledger, and the
+breakdown of the clean step. The first rows are the parts: their share of the samples, their share
+of the breakdown, and the difference in percentage points. The other rows are Python lines that took
+more than 1 % outside of any op, which the profile does not show: hooks, logging, a loop's own work;
+and the garbage collector.
 
 Samples of a thread that waits for another do not count. Shares of samples refer to the time of all
 threads, so they differ from the ledger's if two threads compute at once.
@@ -21,13 +21,13 @@ import pyarrow as pa
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.events.schema import Column, schema
 
-#: Lines with this share of the samples or less are not listed.
+#: A line is listed if it has more than this share of the samples.
 LEAST_SHARE = 0.01
-#: Half of a 95 % interval in standard deviations of a normal distribution.
+#: A 95 % interval extends this many standard deviations of a normal distribution to each side.
 _Z = 1.96
 PART, LINE = "part", "line"
-#: Parts to which code from XLA may belong: the ledger distinguishes them by names, which samples
-#: lack.
+#: Parts of the ledger to which code compiled by XLA may belong. The ledger distinguishes these
+#: parts by the names of ops; samples have no such names.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
 _NOT_THERE = "the breakdown has no such part or covers a device, or the row is a line of code"
@@ -57,7 +57,7 @@ def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
 def _rows(
     samples: list[dict[str, object]], steps: Sequence[MeanStep]
 ) -> Iterator[dict[str, object]]:
-    # Imported here, because a breakdown without samples needs no rules.
+    # Imported here, because a breakdown without samples does not need this module.
     from lstmprof.events.annotate.sampled_stacks import (
         COMPILED,
         GARBAGE_COLLECTOR,
@@ -106,18 +106,18 @@ def _row(kind: str, name: str, count: int, total: int, ours: float | None) -> di
 
 
 def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
-    """Return the share of each part in the host's step; empty if ``steps`` are of devices."""
+    """Return {part: its share of the host's step}; empty if ``steps`` are only of devices."""
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():
-            if state in ("busy", "idle"):  # other effects of profiling belong to no part
+            if state in ("busy", "idle"):  # other states belong to no part
                 spent[part.removeprefix("tail:")] += ns
     total = sum(spent.values())
     return {part: ns / total for part, ns in spent.items()} if total else {}
 
 
 def _merged(shares: Mapping[str, float], compiled: str) -> dict[str, float]:
-    """Return ``shares`` with parts that may be compiled code summed as ``compiled``."""
+    """Return ``shares`` with the sum of all parts that may be compiled code as ``compiled``."""
     merged: dict[str, float] = {}
     for name, share in shares.items():
         name = compiled if name in _MAY_BE_COMPILED else name

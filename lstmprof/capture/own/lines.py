@@ -35,7 +35,7 @@ _PAUSE_S = 0.0031
 _SWITCH_S = 0.0002
 #: Sampling ends after this many steps or nanoseconds, whichever comes first. Chosen by hand.
 MOST_STEPS, MOST_NS = 50, 500_000_000
-#: With fewer samples than this, no line is reported. Chosen by hand.
+#: With fewer stack samples than this, no source line is reported. Chosen by hand.
 _LEAST_LOOKS = 20
 #: A line with a smaller share of the steps' time than this is not reported.
 _LEAST_SHARE = 0.05
@@ -50,7 +50,7 @@ _WAITS = frozenset((".write", ".flush", ".read", ".readline", ".get", ".put", ".
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
 GARBAGE_COLLECTOR = "garbage collector"
 
-#: A frame: its code, and the index of the instruction that it executes.
+#: A place in a stack: the code of a frame, and the index of the instruction that it executes.
 _At = Tuple[CodeType, int]
 
 
@@ -139,7 +139,7 @@ class LineSampler:
         if self._looks < _LEAST_LOOKS or not self._ns:
             return None
         spent: Counter[Tuple[CodeType, int, Optional[str]]] = collections.Counter()
-        impure: Set[CodeType] = set()  # functions that call a framework
+        impure: Set[CodeType] = set()  # functions of the script that call a framework
         for stack, ns in self._seen.items():
             code, last = stack[-1]
             if code not in self._globals:

@@ -1,9 +1,9 @@
 """Measure a user's steps in passes: timed, profiled, and timed again, as ``capture`` does.
 
-Each pass is a generator, and the user's code runs while the generator is suspended. Yields come in
-pairs: during the first of a pair the user's code is between steps; during the second it runs one
-step, whose result the session sends into the generator. So the passes read like those of the
-worker, although here the user's loop calls lstmprof.
+Each pass is a generator, and the user's code runs while the generator is suspended at a ``yield``.
+A pass has two yields per step: during the first, the user's code is between steps; during the
+second, it runs one step, whose result the session sends into the generator. So the passes read like
+those of the worker, although here the user's loop calls lstmprof.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_betwe
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
-#: Largest number of steps in a discarded session of the profiler, which only fills its buffers.
+#: Largest number of steps in a session of the profiler that is discarded, and only fills the
+#: profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: Number of steps in the first discarded session of a job's ranks, which must all discard equally
-#: many steps. Chosen by hand.
+#: Number of steps in the first discarded session if a job has several ranks: all ranks must discard
+#: equally many steps. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
-#: Shapes are recorded if that makes a profiled step longer by at most this share. ``worker.shapes``
-#: has the cost for a Python loop of small ops.
+#: Input shapes are recorded if that makes a profiled step longer by at most this share.
+#: ``worker.shapes`` has the cost for a Python loop of small ops.
 MOST_FOR_SHAPES = 0.05
 
 Steps = Generator[None, Any, Any]
@@ -77,7 +78,7 @@ class Plan:
         return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Quota, timing.Quota]:
-        """Return (quota of timed steps before the profile, quota after the profile)."""
+        """Return how many steps to time before the profile, and how many after it."""
         return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
@@ -113,7 +114,7 @@ class StepPasses:
         self.doing = "waiting for the first step"
         self.later = 0  # steps that ended in a session after the kept one
         self._latest: Optional[_Recorded] = None
-        # timings that give the cost of recording in the latest session
+        # timings from the latest session that give the cost of recording
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
@@ -178,7 +179,7 @@ class StepPasses:
             self._keep(self._latest)
 
     def _keep(self, recorded: _Recorded) -> None:
-        """Make the profile of this session, and its other readings, those of the run."""
+        """Make the profile and the measurements of this session those of the run."""
         files = []
         if not self.profiler.is_outside:
             raw, name = self.profiler.written(recorded.session, recorded.folder)

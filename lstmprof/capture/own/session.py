@@ -24,7 +24,7 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: Locked while a session measures: a process has only one profiler, so one session at a time.
+#: Locked while a session measures, because a process has only one profiler.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
@@ -144,7 +144,7 @@ class Session:
         self.path: Optional[Path] = None
         self.reason: Optional[str] = None
         self.steps = 0
-        self.found_by = 0  # steps that were observed to find out what ends a step
+        self.found_by = 0  # number of steps that were observed to find out which call ends a step
         #: Returns the inputs of ops. Arguments: the number of profiled steps in the run, and the
         #: number of profiled steps that ended after these.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
@@ -378,7 +378,7 @@ class Session:
             self.found_by + self.steps,
             self._doing,
         )
-        # the last observed step also ends where the first measured one begins
+        # the last observed step ends where the first measured step begins, so it is not lost
         needs = fewest + max(self.found_by - 1, 0)
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 

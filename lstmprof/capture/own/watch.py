@@ -32,10 +32,11 @@ from lstmprof.runs.directory import cache_folder
 #: The typical step is known after this many windows and this many steps. A window with fewer than
 #: ``LEAST_STEPS`` steps is prolonged. Chosen by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
-#: Number of latest windows whose median is the typical step. With fewer, a slow drift would pass
-#: for typical.
+#: The typical step is the median of this many latest windows. With fewer windows, a slow drift
+#: would pass for typical.
 MEMORY = 600
-#: Number of consecutive slow windows that starts a profile; a single one may be a checkpoint.
+#: Number of consecutive slow windows after which a profile starts; a single slow window may be a
+#: checkpoint.
 SLOW_WINDOWS = 2
 #: Number of profiles that a watch starts by itself; requested profiles do not count.
 MOST_PROFILES = 5

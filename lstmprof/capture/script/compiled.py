@@ -61,10 +61,10 @@ class Program:
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
-        """Note that parameters are updated, or gradients computed, at this point of the program.
+        """Note that the program updates parameters, or computes gradients, at this point.
 
-        ``source`` is the hook that saw it, ``who`` the optimizer or place in the script, and
-        ``outcome`` the result.
+        ``source`` is the hook that saw it, ``who`` the optimizer or the place in the script, and
+        ``outcome`` the result of the call.
         """
         self._steps.safely(self._trains, source, who, outcome)
 

@@ -21,9 +21,9 @@ from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 
 Attach = Callable[[Any], None]
-#: Token or feature value that pads a sequence.
+#: Token or feature value with which sequences are padded.
 _FILLING = 0
-#: Number of sequences in which padding is searched.
+#: Number of sequences of a batch in which padding is searched for.
 _LOOKED_AT = 512
 #: Default batch size of Keras's ``fit``.
 _KERAS_BATCH = 32

@@ -51,9 +51,8 @@ def _request(path: str) -> Any:
 
 
 def _watched(request: Any) -> Any:
-    """Watch the script from now on, and return its steps. If lstmprof fails, the script runs
-    without it.
-    """
+    """Watch the script from now on, and return its steps (``Steps``). If lstmprof fails, the script
+    runs unwatched."""
     from lstmprof.capture.script.steps import Steps
 
     try:

@@ -21,8 +21,9 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the ops' inputs that all graphs of the function have alike; TensorFlow may trace a
-        function several times.
+        """Return the inputs of ops that are equal in all graphs of the function.
+
+        TensorFlow may trace a function several times, which makes several graphs.
         """
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 

@@ -1,10 +1,10 @@
 """Decide which call ends a step of a script, and drive the session.
 
-If several optimizers or compiled functions alternate (a GAN), one call of each, or several, make
-one step. The step ends with the candidate that is called least often; if several are equally rare,
-it ends with the last of these. To find this candidate, the first calls are only observed, unless
-the script has created one optimizer only. Forked processes (a DataLoader's workers) have no steps;
-nor have threads other than the first that ended a step.
+If several optimizers or compiled functions alternate (a GAN), one or more calls of each make one
+step. The step ends with the candidate (optimizer or function) that is called least often; if
+several are equally rare, with the last of these. To find this candidate, the first calls are only
+observed, unless the script has created only one optimizer. Forked processes (a DataLoader's
+workers) have no steps. Threads have no steps either, except the first thread that ended one.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: Calls of the first optimizer until the candidates are known. In arXiv:1701.07875, a critic steps
-#: five times as often as its generator, so six calls of the critic show both.
+#: Number of calls of the first optimizer after which the candidates are known. In arXiv:1701.07875,
+#: a critic steps five times as often as its generator, so six calls of the critic show both.
 OBSERVED = 6
-#: The same number for compiled functions and Keras models. It is small, because every script has to
-#: wait for it: only in PyTorch does lstmprof know that there is a single candidate.
+#: The same number for compiled functions and Keras models. It is small, because every script waits
+#: for it: lstmprof knows only in PyTorch that there is a single candidate.
 OBSERVED_ELSEWHERE = 2
-#: Where a step was seen -> how reliable that is. A more reliable source replaces a less reliable
-#: one. Updates of parameters are better than gradients, which may be accumulated. Keras is better
-#: than the frameworks on which it trains.
+#: Hook that saw a step -> how reliable it is. A more reliable hook replaces a less reliable one.
+#: Updates of parameters are better than gradients, which may be accumulated. Keras is better than
+#: the frameworks on which it trains.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -31,7 +31,7 @@ SOURCES = {
 
 _CHANGE = "if that is wrong, name the function that runs one step with --step-function"
 
-#: An optimizer or model by its identity, or the name of a function.
+#: A candidate that may end steps: the id of an optimizer or model, or the name of a function.
 Key = Union[int, str]
 
 
@@ -189,8 +189,8 @@ class Steps:
 
 
 def last_of(turns: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest in ``turns``, of equally rare ones the
-    last.
+    """Return the candidate that ends a step: the rarest in ``turns``; if several are equally rare,
+    the last.
 
     ``turns`` are the observed calls in order. The last round of calls may be incomplete, so counts
     that differ by one are equal. The last candidate is the one whose first call came last.

@@ -1,10 +1,10 @@
 """The worker's entry: ``python -m lstmprof.capture.worker request.json``, started by supervisor.
 
-It reads the request, restricts itself to its CPUs, imports the framework, runs both passes, and
-writes result.json beside the request: ``{"metadata", "timings", "profiles"}`` or ``{"failure"}``.
-Progress lines go to the pipe that was stdout; whatever frameworks print goes to stderr, which is
-the log. Under Nsight Systems, which writes to the same pipe, each progress line begins with
-``MARK``.
+It reads the request, restricts itself to its CPUs, imports the framework, runs the timing pass and
+the profile pass, and writes result.json beside the request: ``{"metadata", "timings", "profiles"}``
+or ``{"failure"}``. Progress lines go to the pipe that was stdout; whatever frameworks print goes to
+stderr, which is the log. Under Nsight Systems, which writes to the same pipe, each progress line
+begins with ``MARK``.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _write(path: str, result: Dict[str, Any]) -> None:
 
 
 def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Return the result of both passes, or the failure in one line."""
+    """Return the result of the timing pass and the profile pass, or the failure in one line."""
     try:
         return captured(request, folder, report)
     except LstmprofError as error:
@@ -133,9 +133,8 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Run both passes; return metadata for run.json, columns of timings.parquet, and raw
-    profiles.
-    """
+    """Run the timing pass and the profile pass; return metadata for run.json, columns of
+    timings.parquet, and raw profiles."""
     turn = timing.turn_of(request, report)
     if turn is not None:
         turn()

@@ -1,11 +1,11 @@
 """Measure what recording one event costs on this machine: loops of trivial calls, profiled and not.
 
-The profiled loops run at the end of the discarded session, the others after it. Both measure the
-CPU time of their thread, which other processes do not lengthen. The cost of a framework's event
-comes from a call that records a known number of events, or else from a range of the profiler,
-compared with the same range without a session. Ranges of a capture are compared with what a timed
-step has in their place, except NVTX, which is the same in both. The cost of a page fault is
-measured by touching fresh memory once.
+The profiled loops run at the end of the discarded profiler session, the other loops after it. Both
+measure the CPU time of their thread, which other processes do not lengthen. The cost of a
+framework's event comes from a call that records a known number of events. If there is none, it
+comes from a range of the profiler, compared with the same range without a session. Ranges of a
+capture are compared with what a timed step has in their place, except NVTX ranges, which profiled
+and timed steps both have. The cost of a page fault is measured by touching fresh memory once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage
 
-#: Repeats of each loop, of which the median counts; calls per loop; and ranges per loop. In total
+#: Repeats of each loop (the median counts), calls per loop, and ranges per loop. In total they take
 #: 20 ms with torch.profiler.
 REPEATS, CALLS, RANGES = 9, 100, 30
 #: Name of the measured range: any range of a step would do, except ``step``.
@@ -33,7 +33,7 @@ Call = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class LoopTimes:
-    """CPU time of one call and of one range, in ns, for each repeat."""
+    """CPU time in ns of one call and of one range; one entry per repeat."""
 
     call_ns: List[float]
     range_ns: List[float]
@@ -41,7 +41,7 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """Where the time of recording lies in a call that records one event inside another, in ns.
+    """How the cost of recording divides, in a call that records one event inside another; in ns.
 
     ``before_ns`` lasts from the begin of the outer event to the begin of the inner one,
     ``inside_ns`` is the inner event, and ``after_ns`` lasts from its end to the end of the outer
@@ -82,9 +82,11 @@ def range_call(ranges: Ranges) -> Call:
 def facts(
     profiled: LoopTimes, plain: LoopTimes, events: int, places: Optional[EventParts] = None
 ) -> Dict[str, Any]:
-    """Return the costs of recording for run.json, in ns.
+    """Return what recording costs, in ns, as fields of run.json.
 
-    One measured call recorded ``events`` events. ``places`` shows where in a call the cost lies.
+    ``profiled`` and ``plain`` are timings with and without the profiler; one call recorded
+    ``events`` events. ``places`` shows how the cost of an event divides into the time before,
+    inside and after it.
     """
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
@@ -125,7 +127,7 @@ def _placed(
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
     """Return the cost before and inside an event, and inside a range, in ns; None if unknown.
 
-    The cost of an event is divided as the times in ``places`` are.
+    The cost of an event is divided in the proportions of ``places``.
     """
     if places is None or event_ns is None:
         return None, None, None
@@ -142,7 +144,7 @@ def page_fault_ns() -> Optional[float]:
     with mmap.mmap(-1, FRESH_BYTES) as memory:
         small = getattr(mmap, "MADV_NOHUGEPAGE", None)
         if small is not None and hasattr(memory, "madvise"):
-            with contextlib.suppress(OSError):  # a kernel without huge pages
+            with contextlib.suppress(OSError):  # a Linux kernel without huge pages
                 memory.madvise(small)
         before, began_ns = usage(SELF), time.thread_time_ns()
         for place in range(0, FRESH_BYTES, page):

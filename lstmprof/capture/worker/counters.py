@@ -74,7 +74,8 @@ class CpuCounters:
             self.counted[name] = None if more is None or so_far is None else so_far + more
 
     def _counts(self) -> Dict[str, Tuple[int, int, int]]:
-        """Return name -> (count, ns enabled, ns really counting) so far."""
+        """Return name -> (count, ns since the counter was enabled, ns in which the hardware
+        counted) so far."""
         return {
             name: READING.unpack(os.read(descriptor, READING.size))
             for name, descriptor in self.descriptors.items()
@@ -89,8 +90,8 @@ class CpuCounters:
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
     """Return the count between two readings of ``_counts``; None if the counter never ran.
 
-    If the hardware counted only a part of the time, because events share counters, the count is
-    scaled.
+    If events share counters, the hardware counts each only a part of the time; the count is then
+    scaled to the whole time.
     """
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
     return round(count * enabled / running) if running > 0 else None

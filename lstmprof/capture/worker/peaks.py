@@ -1,11 +1,11 @@
 """Measure the device's peak rates in this process: FLOP/s of a large matmul, bytes/s of a large
 copy.
 
-Both are measured after the passes, with the same threads and the run's precision. The matmul is the
-framework's; if the framework has several libraries for it, the fastest counts. On a CPU, the size
-of the matmul is the one that takes LEAST_NS; on a GPU it is 8192. The copy is larger than the
-last-level cache; bytes read and bytes written both count, as in J. McCalpin's STREAM. On a CPU,
-NumPy copies for every framework, one part per thread.
+Both are measured after the timed and profiled steps, with the same threads and the run's precision.
+The matmul is the framework's; if the framework has several libraries for it, the fastest counts. On
+a CPU, the size of the matmul is the one that takes LEAST_NS; on a GPU it is 8192. The copy is
+larger than the last-level cache; bytes read and bytes written both count, as in J. McCalpin's
+STREAM. On a CPU, NumPy copies for every framework, one part per thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lstmprof.capture.worker import host
 from lstmprof.errors import one_line
 
 Clock = Callable[[], int]
-Run = Callable[[int], None]  # does the work this many times, and waits for the last
+Run = Callable[[int], None]  # does the work so many times, waits for the last
 
 #: Least duration of one measurement; shorter matmuls or copies are repeated.
 LEAST_NS = 50_000_000
@@ -63,7 +63,7 @@ def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
     try:
         return dict(unmeasured(precision, None), **_measured(loop, device, precision))
-    except Exception as error:  # the passes are done, and their result must not be lost
+    except Exception as error:  # the steps are measured; their result must not be lost
         return unmeasured(precision, one_line("{}: {}".format(type(error).__name__, error)))
 
 

@@ -139,8 +139,10 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """Return the text of the first pair (needle, text) whose needle occurs in the file at ``path``;
-    None if none does.
+    """Return the description of the first pair (text, description) whose text occurs in the file at
+    ``path``; None if none occurs.
+
+    ``needles`` are these pairs.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:

@@ -300,7 +300,7 @@ def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
-    # alpha and beta both contain the score of step t
+    # alpha + beta counts the score of step t twice, so ``share`` below subtracts it once
     beta = _path_sums(scores[::-1], spelled[::-1])[::-1, ::-1]
     likelihood = np.logaddexp(alpha[-1, -1], alpha[-1, -2])
     share = np.exp(alpha + beta - scores[:, spelled] - likelihood)

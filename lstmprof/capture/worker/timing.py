@@ -24,8 +24,9 @@ from lstmprof.errors import CaptureError
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn has one iteration, and further ones that begin within this time. The first of several does
-#: not count, because other workers have changed the caches.
+#: A turn (the time in which no other worker runs) has one iteration, and further ones that begin
+#: within this many ns. If there are several, the first is not counted, because other workers have
+#: changed the caches.
 TURN_NS = 20_000_000
 #: Shortest time between progress lines, because showing them takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
@@ -72,16 +73,18 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """A number of iterations. None begins after ``most_ns`` nanoseconds, but at least ``least``
-    run.
-    """
+    """How many iterations to run: ``iterations``, but no further one begins after ``most_ns``
+    nanoseconds, except to reach ``least``."""
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Return (quota before a profile, quota after it); the first is never the smaller one."""
+        """Divide the iterations and the time limit into (those before a profile, those after it).
+
+        An odd iteration comes before the profile.
+        """
         return (
             Quota(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
             Quota(self.iterations // 2, self._half_ns(), self.least // 2),
@@ -158,9 +161,9 @@ def shared(
     """Run the iterations of ``share``; return their rows. If ``turn`` is given, it is called to
     wait for each turn.
 
-    A turn has one iteration, and further ones that begin within TURN_NS. The first of several does
-    not count, because other workers have changed the caches. Turns are numbered from ``first``,
-    equally for all workers that take turns.
+    A turn has one iteration, and further ones that begin within TURN_NS. If there are several, the
+    first is not counted, because other workers have changed the caches. Turns are numbered from
+    ``first``, equally for all workers that take turns.
 
     Raises:
         CaptureError: a loss is not finite.

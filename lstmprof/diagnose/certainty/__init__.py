@@ -40,8 +40,8 @@ from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: Causes must explain this share of the difference between two runs, or of a single run's step.
-#: Chosen by hand.
+#: The finding named as the cause must explain at least this share of the difference between two
+#: runs, or of a single run's step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
@@ -51,7 +51,8 @@ SMALL_SHARE = 0.01
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: If two runs make the same calls, a cause must explain this share of their difference.
+#: If two runs make the same calls, a finding is the cause if it explains at least this share of the
+#: difference between their steps.
 CAUSE_SHARE = 0.3
 
 
@@ -97,7 +98,10 @@ class Outcome:
 
 
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Return whether ``slow`` is slower than ``fast``, and which of ``findings`` is the cause."""
+    """Return whether ``slow`` is slower than ``fast``, and which of ``findings`` is the cause.
+
+    A finding is one kind of time and how much of it the steps have.
+    """
     ratio, structure = ratio_of(fast, slow), structure_of(fast, slow)
     if ratio.value <= 1 + EQUAL_SHARE:
         why = f"take equally long: {_lengths(fast, slow)}, at most {percent(EQUAL_SHARE)} apart"
@@ -235,7 +239,7 @@ def _blind(lack: Lack, whose: str = "") -> str:
 
 
 def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
-    """Return a clause with the kinds of time that have no cause, and their shares of the step."""
+    """Return the kinds of time without a cause, with their shares of the step, as a clause."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])
     if [f.kind for _, f in shares] == [causes.UNKNOWN]:

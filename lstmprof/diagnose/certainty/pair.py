@@ -1,8 +1,8 @@
-"""Compare two clean steps: their ratio, and whether both do the same work.
+"""Compare two clean steps (profiled steps without the cost of recording): their ratio, their work.
 
-Counts need no timing: two runs that make different calls differ on any machine. If two runs make
-the same calls equally often, the counts show no cause. If all these calls are slower by the same
-factor, the machine or a setting is the cause.
+Counts of calls need no timing: two runs that make different calls differ on any machine. If two
+runs make the same calls equally often, the counts of calls show no cause. If all these calls are
+slower by the same factor, the machine or a setting is the cause.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SAME_SHARE = 0.02
 #: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops (``leaves_out``). Measured: the
 #: 15 pairs of six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
-#: A count is mentioned if it differs between two runs by at least this factor.
+#: A count of calls is mentioned if it differs between two runs by at least this factor.
 TELLING_COUNT = 1.5
 #: The verdict on a single run is at most "likely" if the ends of its 95 % interval differ by more
 #: than this factor. Chosen by hand.
 _ROUGH = 2.0
-#: Kinds of time that no recurrent layer causes.
+#: Kinds of time that recurrent layers never cause.
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
     *(causes.CTC, causes.QUEUE),
@@ -134,9 +134,9 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return the calls per step of each op and, on a device, of each kernel: name → number.
+    """Return {name of an op or, on a device, of a kernel: its calls per step}.
 
-    If the profile has neither, return the calls of the contributors. These omit short ops whose
+    If the profile has neither, count the calls of the contributors, which omit short ops whose
     recorded time was all profiling overhead.
     """
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
@@ -159,10 +159,10 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return the least time, in ns, by which a finding grew beyond a common ``factor``.
+    """Return the least time, in ns, by which a kind of time (``finding``) grew beyond ``factor``.
 
-    This is the low end of the slow run's interval minus ``factor`` times the high end of the fast
-    run's interval.
+    ``factor`` is how much slower all calls are. The result is the low end of the slow run's
+    interval minus ``factor`` times the high end of the fast run's interval.
     """
     assert finding.fast is not None
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
@@ -171,10 +171,7 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Return a clause with the 95 % interval of the step or of ``finding`` if it is wide.
-
-    The clause is empty if neither interval is wide.
-    """
+    """Return the 95 % interval of the step or of ``finding`` if it is wide, as a clause."""
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
     high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
@@ -207,7 +204,10 @@ def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
 
 
 def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return ``7,354 ops per step (baseline: 349)``; empty if the counts hardly differ."""
+    """Return the numbers of ops such as ``7,354 ops per step (baseline: 349)``.
+
+    The text is empty if the numbers hardly differ.
+    """
     about = QUANTITIES["ops" if slow.device is None else "launches"]
     there, here = about.of(fast), about.of(slow)
     if not there or not here or max(here / there, there / here) < TELLING_COUNT:

@@ -6,12 +6,13 @@
     roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
     tables ─ counts ────────────┘
 
-For two steps, the differences of the kinds sum exactly to the difference of the steps' lengths; for
-one step, the times of the kinds sum exactly to the step's length. The kind with the largest saving
-comes first. If no kind of a single run saves ``NAMED_SHARE``, the longest kind comes first.
-Initialisation that takes ``NAMED_SHARE`` comes before work, because later steps have none. The
-waits of a device for its host (``HOST``) are ranked as one group by their common saving, because
-one change of the code may remove them all. All outputs use this order.
+A finding is one kind of time, such as dispatch, and how much of it the steps have. For two steps,
+the differences of the kinds sum exactly to the difference of the steps' lengths; for one step, the
+times of the kinds sum exactly to the step's length. The kind with the largest saving comes first.
+If no kind of a single run saves ``NAMED_SHARE``, the longest kind comes first. Initialisation that
+takes ``NAMED_SHARE`` comes before work, because later steps have none. The waits of a device for
+its host (``HOST``) are ranked as one group by their common saving, because one change of the code
+may remove them all. All outputs use this order.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from lstmprof.numbers import milliseconds
 NAMED_SHARE = 0.15
 #: No remedy is shown for a cause with a smaller share of the difference, or of the step.
 ADVISED_SHARE = 0.05
-#: Most kernels or ops that a finding shows as evidence.
+#: Number of kernels or ops that a finding shows as evidence, at most.
 LARGEST = 3
 #: Kinds of time without a known cause.
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
-#: Kinds of work; how much of it a change could save is usually unknown.
+#: Kinds of work. How much time a change of the work could save is usually unknown.
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
@@ -95,7 +96,10 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Return the contributors of both steps by kind; empty for a missing fast run."""
+    """Return two dictionaries, for the fast and the slow run: kind of time → its contributors.
+
+    The first is empty if there is no fast run.
+    """
     comparison = causes.comparison_of(slow)
     of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return of_fast, causes.by_kind(slow, comparison)
@@ -110,10 +114,11 @@ def _times(of_fast: _Kinds, of_slow: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """Return the group with which a kind is reported: ``host`` for waits of a device for its host.
+    """Return the group in which ``kind`` is reported: ``host`` if a device waits for its host.
 
     Every other kind is its own group. A device also waits for its host while the host prepares the
-    input or compiles; unknown host time is not in the group.
+    input or compiles; the group does not include these waits. Unknown host time is not in the group
+    either.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
@@ -131,9 +136,9 @@ def wait_of(kind: str) -> str:
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort causes before unknown time, then by the saving of their group, then by their own.
+    """Sort known causes before unknown time, then by the saving of their group, then by their own.
 
-    ``saves`` is kind -> saving in ns.
+    ``saves`` is kind of time -> saving in ns.
     """
     of_group: Counter[str] = Counter()
     of_wait: Counter[str] = Counter()
@@ -151,7 +156,7 @@ def _ranked(
 
 @dataclass(frozen=True)
 class Change:
-    """A count in both steps.
+    """A count, such as the number of launches, in both steps.
 
     ``slow`` is None if unknown; ``fast`` is None if unknown, and for a single run.
     """

@@ -1,9 +1,10 @@
-"""The evidence for a finding, as a clause: its counts, or the op that takes most of it.
+"""The evidence for a finding (a kind of time), as a clause: its counts, or its largest op.
 
-Items are the ops, kernels or calls that a finding counts, for example matmuls. They must take at
-least ``TELLING_SHARE`` of the finding. Compared with a faster run, the clause is a count if the
-faster run's count would save most of the finding; else it is the time of the items in both runs. If
-no items explain the finding, the clause names one op or range, or is empty.
+Items are the ops, kernels or calls that make up a finding, for example matmuls. They are evidence
+if they take at least ``TELLING_SHARE`` of the finding. If a faster run is compared, the clause has
+the number of items if the faster run's number would save most of the finding; else it has the time
+of the items in both runs. If no items explain the finding, the clause names one op or range, or is
+empty.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
-#: Items are evidence if they take this share of a finding. Chosen by hand.
+#: Items are evidence if they take at least this share of a finding. Chosen by hand.
 TELLING_SHARE = 0.25
-#: The number of items explains a difference if the other run's number would save this share of the
-#: difference; otherwise the clause gives the items' time.
+#: The number of items explains a difference between two runs if the other run's number would save
+#: at least this share of the difference; otherwise the clause has the items' time. Chosen by hand.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _MORE = 1.1
@@ -33,10 +34,12 @@ _MORE = 1.1
 _ALL = 0.95
 #: Items with a smaller share of the time of all items are not listed. Chosen by hand.
 _LITTLE = 0.01
-#: Items overlap other work if the breakdown counts less than this share of their durations.
+#: If the breakdown counts less than this share of the items' durations, the items overlap other
+#: work.
 _ALONE = 0.8
 
-#: Noun of the items of a finding → names of their count: the first on a host, the last on a device.
+#: Noun of the items of a finding → names of their count in ``QUANTITIES``: the first for a host,
+#: the last for a device.
 _QUANTITIES = {
     "product": ("products",),
     "convolution": ("convolutions",),
@@ -53,14 +56,15 @@ _QUANTITIES = {
     "launch": ("launches",),
 }
 _OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
-#: Kind of work → the nouns of ``tally`` that it counts.
+#: Kind of time → the nouns (of ``tally``) of the items that it counts.
 _OF_WORK = {
     causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
     causes.MEMORY: ("pointwise",),
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Noun of matmuls and similar work → plural. ``_NAMED`` is the least share of a sort that is named.
+#: Noun of matmuls and similar work → plural. ``_NAMED`` is the least share of a finding's time for
+#: which a noun is mentioned.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -89,12 +93,12 @@ class _Items:
 
     @property
     def spread(self) -> Spread | None:
-        """Return the spread of the items' durations; None if the profile has none of this noun."""
+        """Return number and durations of the items in the profile; None if it has no such items."""
         return spread_of(self.profile, self.noun)
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether the mean time is typical: no outlier, and little overlap."""
+        """Return whether the mean time is typical of all items: no outlier, and little overlap."""
         spread = self.spread
         if spread is None:
             return True
@@ -110,7 +114,7 @@ class _Items:
 
 
 def because(finding: Finding) -> str:
-    """Return the evidence for a finding; empty if nothing explains it."""
+    """Return the evidence for a finding as a clause; empty if nothing explains the finding."""
     if finding.kind == causes.SLOWER and finding.fast is not None:
         return reasons.because(finding.fast, finding.slow)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -130,7 +134,7 @@ def most_of(finding: Finding) -> str | None:
 
 
 def named(finding: Finding) -> str:
-    """Return the words for a finding's kind, more precise for matmuls, launches and casts."""
+    """Return the words for a finding's kind of time, more precise for some kinds such as casts."""
     if finding.kind == causes.LAUNCH:
         return _launching(finding)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -213,7 +217,7 @@ def lasting(spread: Spread) -> str:
 
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
-    """Return the clause of a single run, ``52 convolutions per step (1.2 ms each)``, or empty."""
+    """Return the evidence for a single run: ``52 convolutions per step (1.2 ms each)``, or ""."""
     if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
         return ""
     first, *others = items
@@ -236,7 +240,7 @@ def _is_of_one(finding: Finding, ops: _Items) -> bool:
 
 
 def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Return the clause of a comparison: the items' number, or else their time, in both runs."""
+    """Return the evidence for a comparison: in both runs, the items' number, or else their time."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < TELLING_SHARE * finding.delta_ns:
         return ""
@@ -273,7 +277,7 @@ def _known(noun: str, profile: StepProfile | None) -> float | None:
 
 
 def _same_number(slow: _Items, fast: _Items) -> str:
-    """Return the clause on the time per item; both runs have the same number of items."""
+    """Return the clause on the time per item, if both runs have the same number of items."""
     if slow.number == 1:
         return (
             f"{slow.text} takes {milliseconds(slow.ns)} ms (baseline: {milliseconds(fast.ns)} ms)"
@@ -302,7 +306,7 @@ def _beside(text: str, there: str) -> str:
 
 
 def _within(*remarks: str) -> str:
-    """Return the non-empty remarks in brackets: `` (33 per time step, 1.2 ms each)``."""
+    """Return the non-empty ``remarks`` in brackets: `` (33 per time step, 1.2 ms each)``."""
     text = ", ".join(remark for remark in remarks if remark)
     return f" ({text})" if text else ""
 
@@ -314,7 +318,7 @@ def _length(items: _Items) -> str:
         return ""
     if spread.uneven:
         longest = f", longest {quantity(spread.longest_ns, 'ns')}"
-        # most of it overlaps other work
+        # most of the longest item overlaps other work
         hidden = spread.longest_ns > items.ns * items.profile.steps
         return f"median {quantity(spread.median_ns, 'ns')}{'' if hidden else longest}"
     return lasting(spread) + (" each" if items.number != 1 else "")
@@ -402,7 +406,10 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """Return the op or range that adds most, if it adds ``TELLING_SHARE``; may be empty."""
+    """Return the op or range that adds most time to the finding, as a clause.
+
+    The clause is empty if it adds less than ``TELLING_SHARE``.
+    """
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""

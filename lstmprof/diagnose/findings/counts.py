@@ -1,7 +1,7 @@
 """Counts and durations of a step that are evidence for its kinds of time.
 
-Reads the tables of a profile. Every count is per step; it is None if it is unknown or does not
-apply. ``tally`` defines the nouns.
+They are read from the tables of a profile. Every count is per step; it is None if it is unknown or
+does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from lstmprof.numbers import number_of
 Rows = Iterable[dict[str, Any]]
 Amount = Callable[[StepProfile], float | None]
 
-#: Durations are uneven (a few long ones distort the mean) if the mean is over this many medians.
+#: Durations are uneven if the mean is more than this many times the median: a few long ones distort
+#: the mean.
 _FAR_FROM_MEDIAN = 5
 
 
@@ -45,7 +46,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Spread:
-    """Number of items of a noun in all profiled steps, and their durations in ns."""
+    """Number of events with one noun (such as launches) in all steps, and their durations in ns."""
 
     count: int
     total_ns: int
@@ -162,7 +163,8 @@ _NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "fills of memory", "fill of memory"),
 }
-#: Noun of ``tally`` → the words for users in ``mean computing op`` and the like.
+#: Noun of ``tally`` → the words that follow ``mean``, ``median`` or ``longest``, such as
+#: ``computing op``.
 _LASTING = {noun: one for noun, (_, _, one) in _NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},

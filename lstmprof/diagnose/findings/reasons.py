@@ -21,7 +21,8 @@ from lstmprof.runs.fields import ThreadTime
 #: The same calls run different code if one run executes this many times as many instructions.
 #: Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5
-#: Shares of a thread's time on a CPU, or clocks, that differ by less are alike. Chosen by hand.
+#: The shares of time in which two threads had a CPU, or two clocks, count as equal if they differ
+#: by less than this share. Chosen by hand.
 _ALIKE = 0.1
 #: Threads spin, or wait for each other, if they keep this many more CPUs busy than in the other
 #: run. Chosen by hand.
@@ -35,10 +36,10 @@ _FAULT_NS = 2_700
 _ASSIST_NS = 70
 #: Bytes that a miss of the last cache level reads: the cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
-#: A thread takes part in the work if it has this share of the busiest thread's CPU time. Chosen by
-#: hand.
+#: A thread takes part in the work if it has at least this share of the busiest thread's CPU time.
+#: Chosen by hand.
 _BUSY = 0.25
-#: A reason must explain this share of the difference between the steps. Chosen by hand.
+#: A reason must explain at least this share of the difference between the steps. Chosen by hand.
 _TELLING_SHARE = 0.25
 #: The op with which autograd searches gradients for NaN in anomaly mode
 #: (torch/csrc/autograd/engine.cpp).
@@ -93,7 +94,10 @@ def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagr
 
 
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if assists for denormals explain enough, or only the slow run kept them."""
+    """Return the reason if denormals explain enough of the difference.
+
+    The evidence is the number of microcode assists, or that only the slow run kept denormals.
+    """
     first, second = (_a_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow))
     counted = ""
     if first is not None and second is not None:
@@ -113,7 +117,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if only the slow run searches for NaN, as its ops or settings show."""
+    """Return the reason if only the slow run searches gradients for NaN (by ops or settings)."""
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches == [slow]:
         text = f"anomaly mode checks gradients for NaN ({_NAN_SEARCH})"
@@ -161,7 +165,10 @@ def _threads_of(profile: StepProfile) -> list[ThreadTime]:
 
 
 def _crowd(profile: StepProfile) -> tuple[int, int] | None:
-    """Return (working threads, available CPUs); None if unknown."""
+    """Return the number of threads that take part in the work, and of the CPUs they may use.
+
+    Return None if these are unknown.
+    """
     times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
     most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
     allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
@@ -346,7 +353,7 @@ AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Return both profiles with their slower calls marked."""
+    """Return both profiles; contributors that are slower calls have ``slower`` set."""
     names = slower_names(fast, slow)
     return _marked(fast, names), _marked(slow, names)
 
@@ -364,7 +371,7 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
         return frozenset()
     of_fast, of_slow = calls(fast), calls(slow)
     ranges = {row["name"] for profile in (fast, slow) for row in profile.rows("ranges")}
-    names = (of_fast.keys() & of_slow.keys()) - ranges  # between a range's ops is no call
+    names = (of_fast.keys() & of_slow.keys()) - ranges  # time between ops is no call
     return frozenset(name for name in names if _is_longer(of_fast[name], of_slow[name]))
 
 
@@ -389,7 +396,7 @@ def _is_longer(fast: tuple[int, float], slow: tuple[int, float]) -> bool:
 
 
 def calls(profile: StepProfile) -> Spent:
-    """Return name -> (ns, calls) of the ops and activities of a profile."""
+    """Return name -> (ns, number of calls) of the ops and activities of a profile."""
     return by_name(c for c in profile.contributors if _is_call(c, profile))
 
 

@@ -29,7 +29,7 @@ DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "r
 
 #: Kind of time → the replay's change that removes it.
 _REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
-#: Kinds with a smaller share of a step are not replayed.
+#: Kinds of time with a smaller share of a step than this are not replayed.
 _LEAST_SHARE = 0.05
 #: If a replay misses the measured step by more than this share, it is reported but not used.
 REPLAY_ERROR = 0.05
@@ -60,7 +60,7 @@ def savings(
 
 
 def of_kind(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
-    """Return the saving of ``contributors``: their time, or the part above its known least time."""
+    """Return the saving if ``contributors`` took no time, or only their known least time."""
     rows = list(contributors)
     shares = _reached(limit)
     least = round(sum(c.ns * shares.get(c.part, 0.0) for c in rows if c.state == "busy"))

@@ -28,7 +28,7 @@ State = Literal["pass", "fail", "inconclusive"]
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
 #: The states, worst first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
-#: Largest number of rounds that is advised.
+#: At most this many rounds are advised.
 MOST_ROUNDS = 100
 #: Iterations per round if a run does not record them.
 _USUAL_ITERATIONS = 10
@@ -361,7 +361,10 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return functions whose results must agree for two runs to form a pair, strictest first."""
+    """Return functions of a run; two runs form a pair if the result of one function agrees.
+
+    The strictest function comes first.
+    """
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

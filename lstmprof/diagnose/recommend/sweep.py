@@ -26,8 +26,9 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: An implementation is not captured again if, in the first round, its step is more than this many
-#: times as long as the fastest. Steps of the same code, captured separately, differ far less.
+#: An implementation is not captured in more rounds if, in the first round, its step takes more than
+#: this many times as long as the fastest step. Steps of the same code, captured separately, differ
+#: far less.
 FAR_BEHIND = 2.0
 #: CPU seconds that one round takes besides its timed steps (start, import, compile, profile, read
 #: the profile). Measured on two cores of a Xeon, and only for torch, JAX and TensorFlow.
@@ -151,7 +152,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round until the time limit is reached.
+    """Time each candidate in one round ("first look") until the time limit is reached.
 
     Return the breakdowns by run name, and the candidates that failed or came too late.
     """

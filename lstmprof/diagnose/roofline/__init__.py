@@ -203,7 +203,7 @@ def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
 
 
 def recorded(info: RunInfo) -> Peaks | None:
-    """Return the peaks in run.json; None if one was not measured or is invalid."""
+    """Return the peak rates in run.json; None if one of them was not measured or is invalid."""
     peaks = info.peaks
     if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None
@@ -261,7 +261,7 @@ def roofline_of(
 
 
 def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
-    """Return the time of the matmuls divided by their least time; at least 1.
+    """Return how many times their least time the matmuls take; at least 1.
 
     Raises:
         UsageError: the bound is unknown, or there are no matmuls.

@@ -1,12 +1,12 @@
-"""The step of one lane (a device of a rank, or a host): what contributes to its length, and tables.
+"""The step of one device of a rank, or of a host ("lane"): what its time consists of, and tables.
 
 ::
 
     clean step ─▶ stretches ─ contributors, lost overhead ─┐
                   events ──── tally, seen ─────────────────┴▶ StepProfile
 
-The user may choose the lane. By default it is the device that all others wait for in collectives
-(``ranks``), else the busiest device of the first rank, else that rank's host.
+The user may choose the rank and device. By default it is the device that all others wait for in
+collectives (``ranks``), else the busiest device of the first rank, else that rank's host.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ Spent = dict[str, tuple[int, float]]
 
 #: Breakdown tables that provide the evidence for findings.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: Columns of ``contributors`` that are counts of all steps together.
+#: Columns of ``contributors`` that are sums over all steps; they are divided by the number of
+#: steps.
 _PER_STEP = ("count", "recorded")
 #: The clocks of host and device differ if more than this share of the device activities begin
 #: before their launch. Chosen by hand.
@@ -83,13 +84,13 @@ class Contributor:
     """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
     ``state`` and ``part`` are those of the ledger. ``name`` is the op or activity; it is None for
-    time between ops. ``purpose`` is the category of work that the op serves, ``family`` its kind of
-    recurrent kernel; each may be None. ``tiny`` is True if the calls compute next to nothing.
-    ``call_overhead`` is True for Python just before the call. ``compiling`` is True if a compiler
-    ran, ``starting`` if a call initialised the runtime or loaded code, ``reading`` if the host read
-    values one by one, ``on_cpu`` if an op computed on the CPU while the device waited, ``enqueues``
-    if a runtime call enqueued work. ``slower`` is True if the fast run makes as many such calls,
-    each shorter. ``recorded`` is the number of events recorded in this time.
+    time between ops. ``purpose`` is the category of the work for which the op runs, ``family`` its
+    kind of recurrent kernel; each may be None. ``tiny`` is True if the calls compute next to
+    nothing. ``call_overhead`` is True for Python just before the call. ``compiling`` is True if a
+    compiler ran, ``starting`` if a call initialised the runtime or loaded code, ``reading`` if the
+    host read values one by one, ``on_cpu`` if an op computed on the CPU while the device waited,
+    ``enqueues`` if a runtime call enqueued work. ``slower`` is True if the fast run makes as many
+    such calls, each shorter. ``recorded`` is the number of events recorded in this time.
     """
 
     state: str
@@ -296,9 +297,9 @@ def step_profile_of(
 
 
 def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Meanwhile | None:
-    """Return what the lane ``late`` did while the other ranks waited for it in collectives.
+    """Return what the device or host ``late`` did while other ranks waited for it in collectives.
 
-    ``own`` are the time intervals of that lane; None computes them.
+    ``own`` are the time intervals of ``late``; None computes them.
     """
     rank, device = late
     events = breakdown.of_rank(rank)
@@ -312,7 +313,7 @@ def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Mean
 def _chosen(
     name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, asked: Place
 ) -> tuple[MeanStep, str]:
-    """Return (lane to diagnose, why it was chosen).
+    """Return (the device or host to diagnose, why it was chosen).
 
     Raises:
         UsageError: the ``asked`` rank or device does not exist.
@@ -368,7 +369,7 @@ def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
 
 
 def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
-    """Return the events of the lane's rank in its step windows, without other devices' events."""
+    """Return the events of the lane's rank in its steps, without events of its other devices."""
     rows = events.take(pa.array(events.of_rank(lane.rank)))
     if windows[0].step is not None:
         steps = pa.array([window.step for window in windows], pa.int64())
@@ -387,7 +388,7 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
 
 
 def _grave(lack: Lack) -> bool:
-    """Return the sort key of a lack; lacks that hide where the time goes come first."""
+    """Return a sort key by which lacks that hide where the time goes come first."""
     return not lack.blinds
 
 
@@ -409,7 +410,10 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
-    """Return a sentence that names the diagnosed lane and why it was chosen; empty for one lane."""
+    """Return a sentence that names the diagnosed device or host, and why it was chosen.
+
+    The result is empty if the run has only one.
+    """
     if len(lanes) == 1:
         return ()
     return (
@@ -420,9 +424,10 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
 def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
-    """Return sentences on the rank that the others wait for and on the cost of communication.
+    """Return sentences on the rank that the others wait for, and on the cost of communication.
 
-    Empty for a single lane if communication takes too small a share of the step.
+    The result is empty for a single device or host if communication takes too small a share of the
+    step.
     """
     least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None

@@ -1,9 +1,11 @@
-"""The contributors to a lane's time: op or activity, part, purpose, and number of calls.
+"""What the time of a device or host ("lane") consists of: ops and activities with their calls.
 
-A lane is a device or a host; its stretches are time intervals, each attributed to one event. The
-purpose of an op that only calls others is the category of the work inside it, if there is one
-category, else that of the op around it: ``aten::to`` and its ``aten::empty_strided`` serve the cast
-in its ``aten::copy_``. Time that prepares the input or compiles is separate (``seen.contexts``).
+A contributor is the time of one op, activity or call, summed over the lane's time intervals
+("stretches", each attributed to one event). It has a part (the category of busy time or the cause
+of idle time) and a purpose: the category of work for which its op runs. If an op only calls others,
+its purpose is the category of the work inside it if all this work has one category, else the
+purpose of the op around it: ``aten::to`` and its ``aten::empty_strided`` serve the cast in its
+``aten::copy_``. Time that prepares the input or compiles is separate (``seen.contexts``).
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ TINY_KERNEL_NS = 5_000
 #: hand: about ten times the time to dispatch an op of PyTorch.
 CPU_OP_NS = 100_000
 
-#: The number of PyTorch's step markers, which are removed so that they are one contributor.
+#: The number in PyTorch's step markers; it is removed, so that all markers are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
 #: The part of the profiler's own work.
@@ -76,10 +78,10 @@ def contributors(
     device: int | None,
     stretches: Stretches | None = None,
 ) -> pa.Table:
-    """Return a table (``SCHEMA``) of the contributors of one lane; they sum to its ``windows``.
+    """Return a table (``SCHEMA``) of the contributors of one device or host; they sum to its steps.
 
-    ``device`` is None for the host of ``rank``. ``stretches`` are the lane's time intervals; None
-    computes them.
+    ``windows`` are the steps. ``device`` is None for the host of ``rank``. ``stretches`` are the
+    time intervals of the device or host; None computes them.
     """
     stretches = stretches or attributed(events, windows, rank)[device]
     of = _cut_by_purpose(events, windows, rank, device, stretches)
@@ -112,7 +114,7 @@ def contributors(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Time intervals that are cut where their purpose changes, with the purpose of each."""
+    """Time intervals, cut so that each serves one purpose (the input, compilation …)."""
 
     stretches: Stretches
     row: Ints
@@ -131,7 +133,7 @@ def _cut_by_purpose(
     device: int | None,
     stretches: Stretches,
 ) -> _Pieces:
-    """Return the ``stretches`` of the lane, cut at input, compilation and reading loops."""
+    """Return the time intervals ``stretches``, cut at input, compilation and reading loops."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
@@ -151,7 +153,7 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return for each stretch whether its event ``row`` is in the mask ``rows``."""
+    """Return for each time interval whether its event ``row`` is in the mask ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
@@ -170,14 +172,14 @@ def _called(events: EventTable, stretches: Stretches, device: int | None) -> Int
 
 
 def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
-    """Return (states, parts) of the stretches, with the parts without their ``TAIL`` prefix."""
+    """Return (states, parts) of the time intervals; parts have no ``TAIL`` prefix."""
     states = np.array([state for state, _ in stretches.labels], dtype=object)
     parts = np.array([part.removeprefix(TAIL) for _, part in stretches.labels], dtype=object)
     return states[stretches.label].astype(str), parts[stretches.label].astype(str)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return for each event (the category that it serves or ``NONE``, whether it is tiny)."""
+    """Return for each event the category of work for which it runs, and whether it is tiny."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -222,7 +224,7 @@ def _of_calls(events: EventTable, of: _Pieces, device: int | None) -> tuple[Flag
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:
-    """Return for each group the number of distinct events that have some of its time.
+    """Return for each group the number of distinct events (``row``) that have some of its time.
 
     The caller sets it to 0 for Python before a call and for launch latency, which are no calls.
     """
@@ -231,7 +233,7 @@ def _calls(groups: Groups, row: Ints) -> Ints:
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
-#: Parts of idle time in which the host thread is outside of runtime calls.
+#: Parts of idle time in which the host thread is in no runtime call.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
@@ -242,7 +244,7 @@ def lost_overhead_ns(
 
     Kineto records CUPTI's overhead without a thread. Idle time during such overhead counts for the
     op that the host thread ran, although the profiler may be the cause. Time in runtime calls is
-    left out.
+    not included.
     """
     rows = events.of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)

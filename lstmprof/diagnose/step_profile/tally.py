@@ -1,14 +1,17 @@
-"""Count the work of a lane's steps: one row per noun (kernel, matmul, gap …), with durations.
+"""Count the work of a device or host: one row per noun (kernel, matmul …), with durations.
 
-A lane is a device or a host. A kernel is a device activity that is neither copy nor memset.
-A matmul, convolution or attention is the op that computes it, however many kernels it runs; a
-backward op of a convolution whose kernels are named dgrad and wgrad computes two. Without an op,
-the kernel counts, but not the helper kernels that a library launches around it. An op that calls
-another op of its kind does not count (``aten::relu_`` calls ``aten::clamp_min_``). Kernels whose
-only known name is that of their op (TensorFlow 1) count as one per op call. A launch is a call that
-enqueued a kernel or a graph on this device, or whose name says so. A gap is the time in which the
-device ran nothing before an activity starts or the window ends. A median is the lower of the two
-middle values, so it is the duration of one event, or of the events of one call.
+- A kernel is a device activity that is neither copy nor memset. Kernels whose only known name is
+  that of their op (TensorFlow 1) count as one per op call.
+- A matmul, convolution or attention is the op that computes it, however many kernels it runs; a
+  backward op of a convolution whose kernels are named dgrad and wgrad computes two. Without an op,
+  the kernel counts, but not the helper kernels that a library launches around it.
+- An op that calls another op of its kind does not count (``aten::relu_`` calls
+  ``aten::clamp_min_``).
+- A launch is a call that enqueued a kernel or a graph on this device, or whose name is that of such
+  a call.
+- A gap is the time in which the device ran nothing before an activity starts or the step ends.
+- A median is the lower of the two middle values, so it is the duration of one event, or of the
+  events of one call.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Category → noun of its ops and kernels. The noun of recurrent work depends on the name.
+#: Category → noun of its ops and kernels. For recurrent work, the noun depends on the name.
 _OF_CATEGORY = {
     "gemm": "product",
     "conv": "convolution",
@@ -38,7 +41,8 @@ _OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns of work: ``layer`` is a recurrent layer in one op or kernel, ``cell`` one time step.
+#: Nouns of work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` is one time step
+#: of it.
 WORK = (*dict.fromkeys(_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Parts of kernel names: cuDNN's gradients of a convolution's input and of its weights.
@@ -62,7 +66,7 @@ SCHEMA = schema(COLUMNS)
 def tally(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
-    """Return a table (``SCHEMA``) with one row per noun, counted over ``windows`` of ``rank``.
+    """Return a table (``SCHEMA``) with one row per noun, counted over ``windows`` (steps).
 
     A noun that cannot be counted has no row: kernels on a host, launches without runtime calls.
     """
@@ -119,7 +123,7 @@ def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
 
 
 def _dispatched_again(events: EventTable) -> Flags:
-    """Return the mask of ops that directly call an op of their name (PyTorch's autocast)."""
+    """Return a mask of the ops that directly call an op of the same name (PyTorch's autocast)."""
     parent, names = events.rows_named("parent_id"), events.texts("name")[0]
     inner = np.flatnonzero((parent != NONE) & events.is_kind("op"))
     again = parent[inner[names[parent[inner]] == names[inner]]]
@@ -198,7 +202,7 @@ def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
 
 
 def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
-    """Return the index in ``WORK`` of each of ``rows``, or ``NONE``."""
+    """Return for each of ``rows`` the index of its noun in ``WORK``, or ``NONE``."""
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
@@ -238,7 +242,7 @@ def _of_recurrent_kernel(family: str, name: str) -> str | None:
 
 
 def is_kernel_call(name: str) -> bool:
-    """Return whether a call that launched a kernel is a launch, not a copy that ran as a kernel."""
+    """Return whether a call that launched a kernel is a launch, not a copy run as a kernel."""
     return _COPY_CALL.search(name) is None
 
 
@@ -260,7 +264,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """Return the gaps (ns) before the activities that start in a window and before its end."""
+    """Return the gaps (ns) before activities that start in a step, and before the step's end."""
     rows = events.of_rank(rank)
     of_device = events.ints("device", UNKNOWN) == device
     rows = rows[(of_device & events.is_kind(*ACTIVITY_KINDS))[rows]]

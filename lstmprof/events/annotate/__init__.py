@@ -30,7 +30,7 @@ def annotated(events: EventTable, *, captured: bool, step_range: str | None = No
     Raises:
         UsageError: ``step_range`` is not a regular expression, or matches no host range.
     """
-    # Imported here, because commands that read a stored run do not need the rules.
+    # Imported here, because commands that read a stored run do not need the rules for categories.
     from lstmprof.events.annotate.categories import categorised
     from lstmprof.events.annotate.links import linked, with_forwards
     from lstmprof.events.annotate.steps import windows, with_markers, with_steps

@@ -38,10 +38,10 @@ def is_kernel_launch(name: str) -> bool:
 
 
 def launch_calls(events: EventTable) -> Ints:
-    """Return the row numbers of the launches in ``events``, whose links must be filled.
+    """Return the rows of the launches in ``events``; their link columns must be filled.
 
     A launch is a runtime call that enqueued an activity of the profile, or that has the name of
-    such a call. A driver call inside another runtime call is not counted as well.
+    such a call. A driver call inside another runtime call is not counted in addition.
     """
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
@@ -52,7 +52,7 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Return the direction of the copy ``name``, one of DIRECTIONS, or None if not in the name.
+    """Return the direction of the copy ``name``, one of DIRECTIONS; None if the name shows none.
 
     CUDA arrays count as device memory.
     """
@@ -70,7 +70,7 @@ def is_copy(activity: str) -> bool:
 
 
 def host_memory(name: str) -> str | None:
-    """Return the kind of host memory in the name of a copy, one of MEMORIES, or None."""
+    """Return the kind of host memory that a copy's name shows, one of MEMORIES, or None."""
     match = _MEMORY.search(name)
     return match.group(1).lower() if match else None
 
@@ -94,7 +94,7 @@ class Coverage:
 
 
 class Answers:
-    """Records for each event of a table whether it launched 0, 1 or more activities.
+    """For each event of a table: whether it launched 0, 1 or more activities.
 
     ``rows`` is the number of events in the table.
     """
@@ -104,14 +104,15 @@ class Answers:
 
     @classmethod
     def of(cls, events: EventTable) -> Answers:
-        """Return the answers for all ``events``, whose links must be filled."""
+        """Count the activities that each of ``events`` launched; their links must be filled."""
         answers = cls(len(events))
         for part in events.parts(("event_id", "launch_id")):
             answers.add(part.rows_named("launch_id"))
         return answers
 
     def add(self, launches: Ints) -> None:
-        """Add activities; ``launches`` has the row of each activity's launch, or ``NONE``."""
+        """Count more activities; ``launches`` has the row of each activity's launch, or
+        ``NONE``."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0
@@ -119,13 +120,13 @@ class Answers:
         self._count[launches[several]] = 2
 
     def any(self, rows: Ints) -> Flags:
-        """Return for each of ``rows`` whether it launched an activity."""
+        """Return for each of ``rows`` whether it launched at least one activity."""
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return for each of ``rows`` whether it launched several activities, False for ``NONE``.
+        """Return for each of ``rows`` (launches) whether it launched several activities.
 
-        ``rows`` are row numbers of launches.
+        It is False for ``NONE``.
         """
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 
@@ -161,7 +162,7 @@ NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
     rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
     rf"|{NEXT_OP.pattern}"
-    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # the last pattern is Lightning's
+    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # at the end, Lightning's
     r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
     r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
 )

@@ -3,12 +3,20 @@
 ``rules`` has the table of rules. The column ``rule`` has the text of the rule that decided, not its
 number, so that stored runs stay valid if a later version has other rules.
 
-The first of these that applies decides the category of an activity: the kind, if it is a copy or
-memset; the name, if the kernel copies or sets memory; ``rnn``, if it runs inside a recurrent op;
-the name, if the kernel copies between tensors; the nearest enclosing op with a rule; the op that
-the activity names; the activity's own name; the name of an enclosing library op; ``other``. Small
-work in the optimizer's phase then becomes ``optimizer``. An op has the category of its own rule, or
-null if it only arranges work. Names of scopes never decide. Source: docs/ledger.md.
+The category of an activity comes from the first of these sources that applies:
+
+1. its kind, if it is a copy or memset;
+2. its name, if it is a kernel that copies or sets memory;
+3. ``rnn``, if it runs inside a recurrent op;
+4. its name, if it is a kernel that copies between tensors;
+5. the nearest enclosing op with a rule;
+6. the op that the activity names (``op_name``);
+7. its own name;
+8. the name of an enclosing library op;
+9. ``other``.
+
+Small work in the optimizer's phase then becomes ``optimizer``. An op has the category of its own
+rule, or null if it only calls other ops. Names of scopes never decide. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -47,11 +55,11 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Work of these categories becomes ``optimizer`` in the optimizer's phase; a GEMM or a collective
-#: in that phase does not.
+#: Work of these categories becomes ``optimizer`` in the optimizer's phase; a matmul or a collective
+#: in that phase keeps its category.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: If a kernel's ``op_name`` ends in a layout op, but the kernel's own name has one of these
-#: categories, its own name decides.
+#: If a kernel's ``op_name`` ends in a layout op, but the kernel's own name shows one of these
+#: categories, the own name decides.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
@@ -119,7 +127,7 @@ class _Links:
 def _op_rules(events: EventTable, links: _Links) -> Codes:
     """Return the number of each op's own rule.
 
-    It is ``NONE`` for ops that only arrange work, and for other events.
+    It is ``NONE`` for ops that only call other ops, and for other events.
     """
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
@@ -140,10 +148,10 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return for each row in ``copies`` whether that copy changes the element type.
+    """Return for each of ``copies`` (rows of copies) whether the copy changes the element type.
 
-    The recorded types of the tensors decide. If they are unknown, a copy inside ``aten::to``
-    counts as a cast, because PyTorch's autocast calls ``aten::to``.
+    The recorded types of the tensors decide. If they are unknown, a copy inside ``aten::to`` counts
+    as a cast, because PyTorch's autocast calls ``aten::to``.
     """
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
@@ -165,7 +173,7 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
-    """Return the rule number of each kernel in ``rows``, in the order of the module's docstring.
+    """Return the rule number of each kernel in ``rows``, by the order in the module's docstring.
 
     One exception: with JAX, ``op_name`` ends in the last op of a fusion. If that op only moves
     elements and the kernel's own name shows a computation, the kernel's own name decides.
@@ -187,33 +195,37 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return for each of ``rows`` the candidate of the nearest enclosing op that has one.
+    """Return for each kernel in ``rows`` the rule number of its op, or of the nearest op around
+    that.
 
-    ``candidates`` has a rule number per event, or ``NONE``.
+    ``candidates`` has a rule number per event, or ``NONE``. The nearest op with a number counts.
     """
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return for each kernel whether it copies a tensor before or after the enclosing op's work.
+    """Return for each kernel whether it copies a tensor for the op that launched it.
 
-    ``by_kernel`` are the rules by the kernels' names, ``rules`` those by the enclosing op. If a
-    name does not distinguish casts from copies and the op is a cast or a copy, the op decides.
+    Such copies come before or after the op's work. ``by_kernel`` are the rules by the kernels'
+    names, ``rules`` those by the op. If a kernel's name does not distinguish casts from copies and
+    the op is a cast or a copy, the result is False.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
-    """Return for each op in the namespace of a library the rule by its name, else ``NONE``."""
+    """Return for each op of another library than the framework the kernel rule for its name, or
+    ``NONE``."""
     of_library = op_rules == _NUMBER[LIBRARY_OP]
     within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
     return np.where(within == _NUMBER[UNNAMED], NONE, within)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return for each event the rule by its ``op_name``, which XPlane records, or ``NONE``."""
+    """Return for each event the rule number for its ``op_name`` (recorded by XPlane), or
+    ``NONE``."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 

@@ -18,9 +18,9 @@ from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
 
-#: Range names that torch.optim writes; zero_grad belongs to the optimizer's phase, too.
+#: Names of the ranges that torch.optim writes; zero_grad belongs to the optimizer's phase, too.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
-#: Scopes of the backward pass. The name of a TensorFlow node begins with its scope, and
+#: Name scopes of the backward pass. The name of a TensorFlow node begins with its scope, and
 #: tf.GradientTape adds a prefix. JAX writes jvp(scope) for the forward pass of a differentiated
 #: function and transpose(jvp(scope)) for its backward pass.
 _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpose\(jvp\(")
@@ -82,7 +82,7 @@ def parents(events: EventTable) -> Ints:
     del thread
     previous = np.append(0, np.where(first, 0, np.arange(len(rows), dtype=rows.dtype)))
     previous = small(previous)
-    ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # position 0 encloses all
+    ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # position 0: around all events
     behind = np.flatnonzero(ends[previous] < ends)
     while len(behind):
         previous[behind] = previous[previous[behind]]
@@ -116,9 +116,10 @@ def launches(events: EventTable) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of the rows ``among`` with equal values, or ``NONE``.
+    """Return for each of ``rows`` the first of the rows ``among`` that equals it in all
+    ``columns``.
 
-    The values in all ``columns`` must be equal.
+    It is ``NONE`` if there is no such row.
     """
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
@@ -128,7 +129,7 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
     key = np.empty(len(both), dtype=np.int64)
     key[order] = np.append(0, np.cumsum(np.any(changes, axis=0)))
     first = np.full(len(both), NONE, dtype=np.int64)
-    first[key[: len(among)][::-1]] = among[::-1]  # the last write wins: the first row
+    first[key[: len(among)][::-1]] = among[::-1]  # reversed: the first row remains
     return first[key[len(among) :]]
 
 
@@ -261,7 +262,7 @@ def _open_phases(events: EventTable) -> Codes:
 
 
 def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the owner of the segment there, or ``NONE``."""
+    """Return for each time in ``at_ns`` the owner of the segment at that time, or ``NONE``."""
     if not len(segments.start_ns):
         return np.full(len(at_ns), NONE, dtype=np.int64)
     index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1

@@ -106,7 +106,8 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
     If a rank has processes that ran one after the other, the whole table is in memory.
     """
-    from lstmprof.events.annotate.stored_annotation import deciding_events  # imports the rules
+    # Imported here, because commands that read a stored run do not need the rules for categories.
+    from lstmprof.events.annotate.stored_annotation import deciding_events
 
     deciding = events.once(deciding_events)
     ranks = deciding.ranks()
@@ -121,7 +122,8 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
 @dataclass(frozen=True)
 class _Told:
-    """The counts of one process by name, its step numbers, and those of steps with activities."""
+    """The counts of one process by name, the numbers of its steps, and of its steps with
+    activities."""
 
     counts: dict[str, int]
     steps: Ints
@@ -133,7 +135,10 @@ def _told(tally: Tally) -> list[_Told]:
 
 
 def _of_rank(rank: int | None, turns: list[_Told]) -> Recorded:
-    """Return the counts of a rank; ``turns`` are its processes, which ran one after the other."""
+    """Return the counts of a rank: the sums over its processes (``turns``).
+
+    The processes ran one after the other.
+    """
     counts: Counter[str] = Counter()
     for of in turns:
         counts.update(of.counts)

@@ -34,7 +34,7 @@ class FrameRule:
     """One row of the table: if a frame matches ``expression``, the stack belongs to ``part``."""
 
     part: str
-    frameworks: tuple[str, ...]  # empty: all frameworks
+    frameworks: tuple[str, ...]  # empty: for all frameworks
     expression: str
     reason: str
 

@@ -49,7 +49,8 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length; of an even number, the shorter middle one."""
+    """Return the window of median length; if their number is even, the shorter of the middle
+    two."""
     by_length = sorted(windows, key=lambda window: window.end_ns - window.start_ns)
     return by_length[(len(by_length) - 1) // 2]
 
@@ -85,7 +86,8 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind`` with host ranges that match ``expression`` as the only steps."""
+    """Return the column ``kind`` in which host ranges that match ``expression`` are the only
+    steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -130,7 +132,11 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per marker; ``turns`` has the rows of each process, and its markers."""
+    """Return one window per marker of one rank.
+
+    ``turns`` has (rows, rows of the markers) for each of the rank's processes, which ran one after
+    the other.
+    """
     rows = [row for _, markers in turns for row in markers.tolist()]
     ends = [end for part, markers in turns for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -170,7 +176,8 @@ def _whole(events: EventTable, rank: int | None, rows: Ints, thread: Ints) -> li
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops, or with the most runtime calls if there are no ops."""
+    """Return the thread with the most ops; if there are no ops, that with the most runtime
+    calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -179,7 +186,10 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Count the windows of numbered steps of each of ``ranks``; ``UNKNOWN`` is the rank None."""
+    """Return the number of windows with step numbers for each of ``ranks``.
+
+    ``UNKNOWN`` in ``ranks`` is the rank None.
+    """
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )

@@ -4,8 +4,8 @@ The result equals that of the whole table. An event's derived columns depend on 
 around it on its thread, on the open phase ranges and, for an activity, on its launch or the op that
 it names. So the table of a batch also contains earlier host events that still run, and *guests*:
 activities of other batches whose launch or op is in this batch. Joins by id (launches, named ops,
-forward ops) are done first, for one group of ids at a time (a Grace hash join). Memory is bounded
-by the events of a batch and the host events that run at once.
+forward ops) are computed first, for one group of ids at a time (a Grace hash join). Memory is
+bounded by the events of a batch and the host events that run at once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
 def _first_of_each(keys: Ints) -> Ints:
     """Return the position at which each key first occurs; keys are numbered from 0."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
-    # the last write wins, so writing in reverse keeps the first
+    # reversed, so that the first position is written last and stays
     first[keys[::-1]] = np.arange(len(keys))[::-1]
     return first
 
@@ -146,13 +146,13 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
     for piece in _pieces(events, joined):
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
-        pa.default_memory_pool().release_unused()  # Arrow does not return freed memory by itself
-    # The deciding events stay the same with derived columns.
+        pa.default_memory_pool().release_unused()  # Arrow keeps freed memory unless asked
+    # The deciding events are the same after the derived columns have been filled.
     return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
 
 class _Joined:
-    """The events that ids join across batches; each attribute has one file per batch.
+    """The events whose ids refer to another batch; each attribute has one file per batch.
 
     ``guests`` are activities of other batches whose launch or op is in this batch. ``leavers`` are
     activities of this batch whose launch or op is in another batch. ``forward`` has two columns:
@@ -201,7 +201,8 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Add the ops with autograd numbers; return whether any of them is a backward op."""
+        """Store the ops of ``part`` that have an autograd number; return whether one is a backward
+        op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -235,7 +236,10 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Move each event in ``rows`` to the batch of the event at this position of ``to_rows``."""
+        """Record that each event in ``rows`` moves to the batch of the event in ``to_rows``.
+
+        Events that are already in this batch do not move.
+        """
         own, other = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != other
         self.leavers.add(own[moves], rows[moves])
@@ -319,9 +323,9 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """Stores the derived columns of each batch in a file.
+    """Store the derived columns of each batch in a file.
 
-    Those of guests (activities of other batches) are stored separately until ``files`` is called.
+    The columns of guests (activities of other batches) are stored separately; ``files`` joins them.
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -331,7 +335,7 @@ class _Derived:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, piece: _Piece, derived: EventTable) -> None:
-        """Store the columns ``derived`` of the next batch, and those of its guests."""
+        """Store the derived columns of the batch in ``piece``, and those of its guests."""
         batch = self._events.batches[piece.number]
         values = [self._values(derived, name, piece.rows) for name in _DERIVED]
         is_own = (piece.rows >= batch.first) & (piece.rows < batch.first + batch.rows)
@@ -359,9 +363,10 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield one file per batch with all derived columns, those of guests included.
+        """Yield the path of one file per batch, with all derived columns.
 
-        ``forward`` has pairs of backward and forward ops (see ``_Joined``).
+        The columns that other batches computed for its activities are included. ``forward`` has
+        pairs of backward and forward ops (see ``_Joined``).
         """
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)

@@ -20,11 +20,11 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Overlaps up to this long do not count: profilers round times to 1 µs at most, so the activities
-#: may only touch.
+#: Overlaps of activities up to this many ns do not count: profilers round times to up to 1 µs, so
+#: the activities may only touch.
 ROUNDED_NS = 1000
-#: Runtime calls that give work to a device: CUDA's, HIP's, and those of other accelerators (MTIA:
-#: ``enqueueCommand memcpyHtoDAsync``).
+#: Names of runtime calls that give work to a device: CUDA's, HIP's, and those of other accelerators
+#: (MTIA: ``enqueueCommand memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
 #: Names of ops and ranges of libraries that run only on GPUs. Ops that also run on a CPU
 #: (``_use_cudnn_ctc_loss``) and names that users choose do not match.
@@ -36,7 +36,7 @@ _OF_GPU = re.compile(
 #: call.
 _MIGRATION = re.compile(r"Memcpy UVM \w+")
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
-#: Columns of the events table that counting reads.
+#: Columns of the events table that are needed for counting.
 COUNTED = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
     *("parent_id", "launch_id", "step"),
@@ -49,7 +49,8 @@ class Columns:
 
     ``row`` is the event's row in the whole table, and ``launch`` that of an activity's launch.
     ``thread`` is the number of the host thread and ``place`` the number of the device's stream; −1
-    if none or unknown. ``flags`` has for each sort of event (``op``, ``activity`` …) a mask.
+    if there is none or it is unknown. ``flags`` has a mask for each property, such as ``op`` or
+    ``activity``.
     """
 
     row: Ints
@@ -80,13 +81,13 @@ class Columns:
 
 
 class _Numbers:
-    """Numbers tuples of keys from 0 in order of first occurrence, across all parts of a table."""
+    """Number tuples of keys from 0 in order of first occurrence, across all parts of a table."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
-        """Return for each position the number of the tuple that the ``keys`` have there."""
+        """Return for each position the number of the tuple of all ``keys`` there."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
         numbers = [self._of.setdefault(thing, len(self._of)) for thing in things]
@@ -94,7 +95,7 @@ class _Numbers:
 
 
 class Reading:
-    """Reads the ``Columns`` of the parts of one table, in order."""
+    """Read the ``Columns`` of the parts of one table, in order."""
 
     def __init__(self) -> None:
         self._threads, self._places = _Numbers(), _Numbers()
@@ -104,7 +105,7 @@ class Reading:
         """Return the columns of ``events``, the next part of the table."""
         activity = events.is_kind(*ACTIVITY_KINDS)
         runtime = events.is_kind("runtime")
-        calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside another
+        calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside a call
         ranges = events.is_kind("range") & (thread_ids(events) != NONE)
         captures = events.where_name(lambda name: _CAPTURE_BEGINS in name)
         return Columns(
@@ -151,17 +152,18 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return numbers of the events in ``rows`` by rank and these columns, else ``NONE``."""
+        """Return a number for each of ``rows``, equal for equal rank and ``columns``; ``NONE`` for
+        others."""
         of = np.full(len(events), NONE, dtype=np.int64)
         of[rows] = numbers.of(*(events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns)))
         return of
 
 
 class Tally:
-    """Counts the events of several processes, part by part.
+    """Count the events of several processes, part by part.
 
-    ``answers`` shows which launches have activities. Processes are numbered from 0 to
-    ``processes`` − 1. They share no thread and no stream.
+    ``answers`` shows which launches have activities. Processes are numbered from 0 to ``processes``
+    − 1. Threads and streams belong to one process each.
     """
 
     def __init__(self, answers: Answers, processes: int = 1) -> None:
@@ -170,7 +172,7 @@ class Tally:
         self._first_ns, self._end_ns = _late(processes), _early(processes)
         self._steps: set[tuple[int, int]] = set()  # pairs (process, step)
         self._busy_steps: set[tuple[int, int]] = set()
-        self._has_launched = np.zeros(processes, dtype=np.bool_)  # per stream
+        self._has_launched = np.zeros(processes, dtype=np.bool_)  # one flag per stream
         self._lost = _Lost(processes)
         self._overlaps = _Overlaps(processes)
 
@@ -210,7 +212,8 @@ class Tally:
         self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
     def _launched_before(self, of: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return those ``activities`` that have no launch and began before any that has one.
+        """Return those ``activities`` without a launch that began before the first one with a
+        launch.
 
         Only activities of the same stream are compared. Activities without a known stream count as
         one stream per process.
@@ -276,9 +279,10 @@ def _of_each(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
 
 
 class _Lost:
-    """Counts of kernel launches per process, and of lost launches, which have no activity.
+    """Count kernel launches per process, and lost launches: those without an activity.
 
-    Lost launches before the first and after the last launch with an activity count separately.
+    Lost launches before the first and after the last launch with an activity are counted
+    separately.
     """
 
     def __init__(self, processes: int) -> None:
@@ -288,7 +292,7 @@ class _Lost:
         self._first_answered, self._last_answered = _late(processes), _early(processes)
         self._all, self._first, self._last = (_Starts(processes) for _ in range(3))
         self._end_ns = _early(processes)
-        self._captures: Counter[tuple[str, int]] = Counter()  # by flag name and thread
+        self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, of: Columns, process: Ints, answers: Answers) -> None:
         """Count the launches of the next part of the table.
@@ -379,7 +383,8 @@ class _Starts:
 
 
 class _Overlaps:
-    """Counts of activities that overlap an earlier activity of their stream, and the time."""
+    """Count activities that overlap an earlier activity of their stream, and the time in which both
+    run."""
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
@@ -400,11 +405,11 @@ class _Overlaps:
         number = number[order]
         same = place[1:] == place[:-1]
         longest = np.arange(len(place))
-        if (same & (start[1:] < end[:-1])).any():  # otherwise nothing overlaps
+        if (same & (start[1:] < end[:-1])).any():  # otherwise no activities overlap
             longest = _reached(place, end)
             shared = np.minimum(end[longest[:-1]], end[1:]) - start[1:]
             hits = np.flatnonzero(same & (shared > ROUNDED_NS))
-            hits = hits[~answers.several(launch[hits + 1])]  # branches of a CUDA graph may overlap
+            hits = hits[~answers.several(launch[hits + 1])]  # except branches of one CUDA graph
             self._count += _counts(number[hits + 1], len(self._count))
             np.add.at(self._ns, number[hits + 1], shared[hits])
         last = longest[np.flatnonzero(np.append(~same, True)[: len(place)])]

@@ -33,10 +33,11 @@ UNKNOWN = int(np.iinfo(np.int64).min)
 MAGIC = b"SQLite format 3\x00"
 #: The longest value that is read. Names are shorter: that of a C++ template may have 100,000 bytes.
 MAX_VALUE_BYTES = 2**24
-#: A row takes at least four bytes of the file: for its position, length, row number and header.
+#: A row takes at least this many bytes of the file: for its position, length, row number and
+#: header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: Name of the key column in queries that join it with the columns of the rows to which it points.
+#: Name of the key column in queries that join a table with the rows to which it refers.
 _KEY = "pointing_key"
 #: (first byte, byte after) of the page size and of the page count in the file's header:
 #: https://sqlite.org/fileformat2.html, section 1.3.
@@ -79,18 +80,19 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Yield columns ``names`` of the rows of ``other`` to which ``table`` points.
+        """Yield columns ``names`` of the rows of ``other`` to which the rows of ``table`` refer.
 
-        Column ``key`` of ``table`` has the number of the row in ``other``. There is a row for each
-        row of ``table``, in the portions of ``int_chunks``; ``UNKNOWN`` if it points to no row.
+        Column ``key`` of ``table`` has the number of a row in ``other``. The result has one row for
+        each row of ``table``, in the portions of ``int_chunks``; ``UNKNOWN`` if there is no such
+        row in ``other``.
         """
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts of ``other`` like ``pointed_ints``, as Arrow arrays.
+        """Yield the texts in column ``name`` of the rows of ``other`` to which ``table`` refers.
 
-        If the texts together are longer than the file, it is damaged: each row should be pointed
-        to once.
+        They are Arrow arrays, otherwise like the result of ``pointed_ints``. If the texts together
+        are longer than the file, the file is damaged: each row should be referred to once.
         """
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")

@@ -58,7 +58,7 @@ class Batch:
 
 
 def constant(text: str, length: int) -> pa.DictionaryArray:
-    """Return a column with one text ``length`` times."""
+    """Return a column of ``length`` rows that all have this text."""
     return pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [text])
 
 

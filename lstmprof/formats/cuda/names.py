@@ -63,8 +63,8 @@ _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: Usual texts of emit_nvtx, in RE2's syntax. For texts that differ only in ``seq`` and ``op_id``,
-#: ``nvtx_range`` returns the same except for the op's id.
+#: Usual texts of emit_nvtx, as regular expressions in RE2's syntax. Texts that differ only in
+#: ``seq`` and ``op_id`` give the same result of ``nvtx_range``, except for the op's id.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"

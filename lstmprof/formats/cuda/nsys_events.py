@@ -86,7 +86,8 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices if each of CUDA's numbers means the same GPU in all processes.
+    """Return the devices for an export in which each of CUDA's numbers means one GPU in all
+    processes.
 
     ``gpus`` maps CUDA's number to Nsight's; ``names`` and ``facts`` are by Nsight's number.
     """
@@ -99,7 +100,8 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int,
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return Nsight's GPU number by CUDA's device number; equal if CUDA's is not recorded."""
+    """Return {CUDA's device number: Nsight's GPU number}; both are equal if CUDA's is not
+    recorded."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -152,7 +154,7 @@ _OF_KIND = {
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
 _PLACE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-#: Names of overheads that CUDA also has without a profiler (``(CUDA)`` in
+#: Names of overheads that CUDA also has without a profiler (marked ``(CUDA)`` in
 #: ENUM_CUPTI_OVERHEAD_TYPE).
 _OF_CUDA = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
@@ -228,7 +230,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return the text number of each kernel's best name (see ``_KERNEL_NAMES``) that is known.
+    """Return the text number of each kernel's best known name (``_KERNEL_NAMES`` has the order).
 
     ``known`` are the numbers of all texts.
     """

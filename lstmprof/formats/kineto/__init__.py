@@ -86,7 +86,7 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Events that were omitted, and the number of events of unknown kind."""
+    """What was omitted from a trace, and the number of events of unknown kind."""
 
     # (start, length) in ns of the profiler's own spans, which are omitted
     spans: list[tuple[int, int]] = field(default_factory=list)

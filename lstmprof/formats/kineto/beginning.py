@@ -1,4 +1,4 @@
-"""Read the first step of a large, plain Kineto file before the other steps.
+"""Read the first step of a large, uncompressed Kineto file before the other steps.
 
 ::
 
@@ -7,13 +7,16 @@
          │╱      │╱     │╱      │
          └─────────────────────────▶ byte
 
-The breakdown of a step needs the events that begin before the step's end. Samples show where in the
-file these are: a sample is a few whole events. Events between two samples may begin before a given
-time if the first sample begins before it. They may also if a new block begins between the samples;
-the pace at which times rise in the file limits how early. Such a range of bytes is halved by more
-samples until it is short, and then read. The reader gives up (returns None) if half of the samples
-do not lie where the other half predicts, if it would read more than a small part of the file, or if
-there is no second step marker.
+The breakdown of a step needs all events that begin before the step's end. Samples (a few whole
+events each, at evenly spaced bytes) show which ranges of bytes may contain such events:
+
+- the range between two samples, if the first sample begins before the step's end;
+- also if a new block, whose times start again, may begin in the range: how early its events can be
+  is estimated from how fast times rise with the byte position there.
+
+More samples halve such a range until it is short; then all of its events are read. The reader gives
+up (returns None) in three cases: half of the samples, used as a check, do not lie where the other
+half predicts; more than a small part of the file would be read; there is no second step marker.
 """
 
 from __future__ import annotations
@@ -45,19 +48,19 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Bytes of a sample, largest number of evenly spaced samples, and least distance in bytes between
-#: two of these.
+#: Bytes per sample, largest number of evenly spaced samples, and least distance in bytes between
+#: two of these samples.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
-#: Largest number of bytes of a sample, which grows until it contains a whole event.
+#: A sample grows until it contains a whole event, up to this many bytes.
 _MOST_SAMPLE_BYTES = 2**17
-#: A range of at most this many bytes is read instead of halved.
+#: A range of at most this many bytes is read; a longer one is first halved by another sample.
 _SHORT_BYTES = 2**15
-#: Largest number of additional samples that halve ranges.
+#: Largest number of additional samples by which ranges are halved.
 _MOST_HALVED = 2**10
-#: Safety factor by which the pace (see ``_OF_PACE``) is multiplied.
+#: The pace (ns per byte, see ``_OF_PACE``) is multiplied by this factor, for safety.
 _SAFELY = 4
-#: Between two samples, times are assumed to rise at most at a certain pace, in ns per byte. It is
-#: measured between this many pairs of samples from there on, of which the fastest counts.
+#: To estimate how early events between two samples can begin, times are assumed to rise by at most
+#: so many ns per byte as between any of this many next pairs of samples (the "pace").
 _OF_PACE = 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -68,9 +71,10 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """Some events from byte ``at`` on; the earliest of them begins at ``begins_ns``.
+    """Some events that begin at byte ``at``; the earliest of them starts at ``begins_ns``.
 
-    ``begins_ns`` is rounded down to µs. It is 0 for the first sample if its events have no time.
+    ``begins_ns`` is rounded down to µs. It is 0 for the first sample of a file if its events have
+    no time.
     """
 
     at: int
@@ -95,7 +99,7 @@ class Samples:
         places = range(start, max(file.length - SAMPLE_BYTES, start + 1), apart)
         self._samples: list[Sample] = []
         self._categories: set[str] = set()
-        self.unreadable = 0  # places at which no event could be read
+        self.unreadable = 0  # places where no event could be read
         for number, place in enumerate(places):
             self._add(place, is_first=not number)
         self._first = np.array(self._samples, dtype=np.int64).reshape(-1, 2)
@@ -143,8 +147,8 @@ class Samples:
     def told(self, until_ns: int) -> bool:
         """Return whether the samples can be trusted to find the events before ``until_ns``.
 
-        That is, whether half of the evenly spaced samples (every second one) predict where the
-        other half find such events.
+        They can if half of the evenly spaced samples (every second one) predict where the other
+        half find such events.
         """
         at, begins_ns = self._first.T
         if len(at) < 2 * _OF_PACE:
@@ -154,7 +158,7 @@ class Samples:
         return bool(early[others].all())
 
     def _add(self, place: int, *, is_first: bool = False) -> bool:
-        """Add a sample at or after byte ``place``; return False if there is no new one."""
+        """Read a sample at or after byte ``place``; return False if it is not new."""
         sample = self._sample(place, is_first=is_first)
         if sample is None:
             return False
@@ -174,7 +178,7 @@ class Samples:
                 if events:
                     self._categories |= {category for category, _ in events}
                     return Sample(place + border, min(begins_ns for _, begins_ns in events))
-                if events is not None:  # only flows, counters or names of threads
+                if events is not None:  # None: only flows, counters, thread names
                     return Sample(place, 0) if is_first else None
             length *= 4
         self.unreadable += 1
@@ -182,7 +186,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return a mask of the gaps between samples in which events may begin before ``until_ns``."""
+    """Return a mask: between which samples events may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_OF_PACE))
@@ -216,14 +220,15 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: Largest share of a file, and largest number of bytes, that are read for its first step.
+#: The first step is only read in advance if at most this share of the file, and at most this many
+#: bytes, have to be read for it.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
-#: Largest number of unreadable samples, in which no event could be found, per readable sample.
+#: Give up if more than this many samples are unreadable (no event was found) per readable sample.
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the calls that start them.
 _OF_DEVICES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The second step marker is searched in this share of the samples, those with the earliest events;
-#: if it is not there, in the next larger share. ``Samples.told`` must be True for all shares.
+#: The second step marker is searched for in this share of the samples, those with the earliest
+#: events; if it is not there, in the next larger share. ``Samples.told`` must be True in each case.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -280,9 +285,10 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, stretches: list[tuple[int, int]]) -> bool:
-        """Read the ranges (first byte, byte after it) that have not been read yet.
+        """Read those of the byte ranges ``stretches`` that have not been read yet.
 
-        Return False if these are too large, or are not whole events.
+        A range is (first byte, byte after it). Return False if they are too large, or contain no
+        whole events.
         """
         missing = _joined([s for s in stretches if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
@@ -365,9 +371,10 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if it ends before ``until_ns``, up to which all markers have been read.
+    """Return the first step if it ends before ``until_ns``; all markers before this time have been
+    read.
 
-    Return None also if step markers are on several threads.
+    Return None if it ends later, or if step markers are on several threads.
     """
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
@@ -382,8 +389,9 @@ def _of_step(
 ) -> Beginning | None:
     """Return the beginning with the events that began before the end of ``step``.
 
-    ``elsewhere`` has the categories of samples of the whole file. Return None if these include
-    devices, but no device is used up to the end of ``step``: what the host waits for is unknown.
+    ``elsewhere`` has the categories of the samples of the whole file. Return None if a device is
+    used later in the file, but not up to the end of ``step``, because then it is unknown what the
+    host waits for.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
@@ -391,7 +399,7 @@ def _of_step(
     if uses_devices and not events.has_kind(*ACTIVITY_KINDS):
         return None
     (marker,) = np.flatnonzero(events.is_kind("step") & (events.start_ns == step.start_ns))[:1]
-    step = replace(step, thread=int(thread_ids(events)[marker]))  # numbered among ``events``
+    step = replace(step, thread=int(thread_ids(events)[marker]))  # its number among ``events``
     name: str = events.column("name")[int(marker)].as_py()
     whole, read = file.file.length, file.read_bytes
     return Beginning(replace(profile, events=events), step, name, read, whole)

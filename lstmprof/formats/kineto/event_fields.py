@@ -26,8 +26,9 @@ from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 
 #: Category in lower case -> kind; the categories of device events are also in ``ON_DEVICE``.
-#: ``cuda_profiler_range`` has hardware counters (its times are artificial: the session divided
-#: evenly), and ``cuda_event`` is an instant of a stream; both become ranges, not activities.
+#: ``cuda_profiler_range`` has hardware counters (its times are artificial: the session's time
+#: divided evenly), and ``cuda_event`` is an instant on a stream; both become ranges, not
+#: activities.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",

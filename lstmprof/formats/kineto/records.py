@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 #: The value of an integer field that an event does not have.
 ABSENT = -(2**63)
-#: The value of an integer field with a text that does not mean a number.
+#: The value of an integer field whose text means no number.
 NULL = ABSENT + 1
 #: An integer or its text; a file with the integers ``ABSENT`` or ``NULL`` cannot be decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
@@ -124,7 +124,7 @@ _NUMBERS = (
     *("correlation", "external", "external_2021", "device", "stream", "graph_node"),
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
-_LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> field of 2021
+_LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> its name in 2021
 #: Fields of a kernel's launch configuration, in the order of ``event_fields.launched_with``.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
@@ -135,7 +135,7 @@ _OF_EVENTS = ("pid", "tid")
 
 
 class _Codes(dict[_Key, int]):
-    """Texts or other values, numbered in order of first occurrence."""
+    """A dictionary that numbers texts or other values in order of first occurrence."""
 
     def __missing__(self, key: _Key) -> int:
         self[key] = len(self)
@@ -143,9 +143,10 @@ class _Codes(dict[_Key, int]):
 
 
 class Records:
-    """The events with a duration in ``text``, the elements of a JSON array without its brackets.
+    """The events with a duration in ``text``, a comma-separated list of JSON objects.
 
-    Most events have no useful argument; the arguments of the other events are packed separately.
+    ``text`` is a JSON array without its brackets. Most events have no useful argument (``args``);
+    the arguments of the others are stored in separate arrays.
 
     Raises:
         msgspec.DecodeError: the text does not consist of whole events, or a value has a type that
@@ -254,7 +255,10 @@ class Records:
         return codes[self._kept], list(self._launches)
 
     def _spread(self, of_args: Ints, absent: int) -> Ints:
-        """Return a value per event: ``of_args`` for those with arguments, ``absent`` for others."""
+        """Return a value per event: from ``of_args`` if the event has arguments, else ``absent``.
+
+        ``of_args`` has one value for each event with arguments.
+        """
         values = np.full(self._count, absent)
         values[self._with_args] = of_args
         return values
@@ -274,7 +278,8 @@ class Records:
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """Split the text where two events seem to meet, and put each part in brackets."""
+    """Split the text at places that look like a border between two events; put each part in
+    brackets."""
     start, view = 0, memoryview(text)
     while len(text) - start > PART_BYTES:
         border = last_border(text, start, start + PART_BYTES)
@@ -291,7 +296,7 @@ def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, 
 
 
 def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
-    """Convert to an array if all values are int64; otherwise return the values unchanged."""
+    """Convert ``values`` to an array if all are int64; otherwise return them unchanged."""
     if values.count(ABSENT) == len(values):
         return np.full(len(values), ABSENT)
     try:
@@ -301,7 +306,8 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Return an array unchanged, and convert other values by ``meaning``, None to ``NULL``."""
+    """Return an array unchanged; in a list, convert each value by ``meaning`` (None becomes
+    ``NULL``)."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}

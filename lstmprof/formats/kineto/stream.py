@@ -51,20 +51,21 @@ from lstmprof.formats.raw_file import (
 PIECE_BYTES = 2**23
 #: From this many unpacked bytes on, the columns of a file are written to disk.
 SPOOLED_BYTES = 2**26
-#: From this many unpacked bytes on, several processes read a file; a smaller file is read by the
-#: time that they would have started.
+#: From this many unpacked bytes on, several processes read a file. A smaller file would be read
+#: before they have started.
 SHARED_BYTES = 2**27
-#: More processes are no faster, because a single one unpacks the file and cuts it into pieces. Each
-#: process takes 130 MB of memory.
+#: More worker processes are no faster, because a single process unpacks the file and cuts it into
+#: pieces. Each process takes 130 MB of memory.
 MOST_WORKERS = 4
-#: Largest number of bytes before the events, after them, and in one piece. Kineto writes a few kB
-#: before the events, and a few MB if these contain the environment variables.
+#: Limit in bytes for three texts: before the events, after the events, and a piece that one process
+#: reads at a time. Kineto writes a few kB before the events, and a few MB if these contain the
+#: environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
 #: The border at which a piece ends is first searched in this many bytes, then in the whole piece.
 _END_BYTES = 2**15
 _AHEAD = 2  # pieces per worker that it is reading, or will read next
-_MOST_KEPT = 4  # pieces per worker that are not yet yielded, as an earlier piece is not yet read
+_MOST_KEPT = 4  # pieces per worker, read but not yet yielded: an earlier one is not yet read
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
@@ -112,7 +113,7 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
 
 
 class _Bounded:
-    """A gzipped file that is unpacked while it is read; raises an error for gzip bombs."""
+    """A gzipped file that is unpacked while it is read; reading raises an error for gzip bombs."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._packed = file
@@ -143,7 +144,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Reads pieces, of a big file in worker processes and with columns on disk.
+    """Read pieces; those of a big file in worker processes and with their columns on disk.
 
     Closing ``stack`` ends the workers; after an error it removes the columns.
     """
@@ -306,9 +307,11 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """The texts of pieces as parts of the plain ``file`` at ``path``, from byte ``start`` on.
+    """The texts of pieces as parts of the uncompressed ``file`` at ``path``, from byte ``start``
+    on.
 
-    ``rest`` (text already read) begins at ``start``. Only the end of each text is read here.
+    ``rest`` (text already read) begins at ``start``. Only the end of each text is read here, to
+    find the border; the rest is read by the process that reads the piece.
     """
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:

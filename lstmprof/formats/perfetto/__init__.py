@@ -36,7 +36,7 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _KNOWN = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: Correlation ids that are made from arrows start above those of profilers.
+#: Correlation ids made from arrows start here, above the ids of profilers.
 _FIRST_ARROW = 2**48
 
 
@@ -219,7 +219,8 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Return ``row``; if it has no correlation id, one is made from its arrows (``flows``)."""
+        """Return ``row``; if it has no correlation id, with an id made from its arrows
+        (``flows``)."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         known = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -259,8 +260,8 @@ class _Foreign:
         return header
 
 
-#: Name of an instant by Kineto's builder -> key of Kineto's header that it stands for. If the key
-#: is empty, the names of the instant's arguments are keys.
+#: Name of an instant that Kineto's builder writes -> key of Kineto's JSON header for its content.
+#: If the key is empty, the names of the instant's arguments are keys.
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 

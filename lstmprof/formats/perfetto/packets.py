@@ -18,8 +18,9 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _WINDOW_BYTES = 2**20
-#: A file whose packets decompress to more than ``FREE_BYTES`` and more than ``MAX_RATIO`` times its
-#: size is refused as a bomb: reading a MiB takes a second. Exports decompress to 5 to 8 times it.
+#: A file whose packets decompress to more than ``FREE_BYTES`` and to more than ``MAX_RATIO`` times
+#: the file's size is refused as a bomb: reading 1 MiB of packets takes a second. Exports decompress
+#: to 5 to 8 times their size.
 FREE_BYTES, MAX_RATIO = 2**21, 50
 #: Largest number of bytes of a packet. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26

@@ -177,7 +177,7 @@ class Slice(NamedTuple):
 
 @dataclass
 class _Clock:
-    """A clock: when it read ``at`` units, it was ``ns`` of the trace's own clock."""
+    """A clock: when it showed ``at`` units, it was ``ns`` on the trace's own clock."""
 
     at: int
     ns: int
@@ -377,7 +377,7 @@ _MOST_INSTANTS = 1000
 
 
 def _flows(event: Any) -> tuple[int, ...]:
-    """Return the ids of the arrows that begin or end at a slice."""
+    """Return the ids of the arrows ("flows") that begin or end at a slice."""
     kinds = (event.flow_ids, event.terminating_flow_ids, event.old_flow_ids)
     return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
 

@@ -34,7 +34,8 @@ from lstmprof.formats.rows import Row
 
 #: Name of the track that describes the profile as a whole.
 FACTS_TRACK = "lstmprof"
-#: Names of the tracks with derived data; after ``ledger: `` comes the name of a device.
+#: Names of the tracks with derived data. A device's breakdown has the name ``ledger: `` + the
+#: device's name.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
@@ -57,8 +58,8 @@ TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule"
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument, function that checks a value) of the arguments that are read; the reader
-#: derives ``step`` again.
+#: (column, name of the argument, function that checks a value) of the arguments that are read.
+#: ``step`` is not among them, because the reader derives it again.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
@@ -90,7 +91,8 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """Facts about a whole profile; the trace's 0 is ``origin_ns`` in the times of the profile."""
+    """Facts about a whole profile; the time 0 of the trace is ``origin_ns`` in the times of the
+    profile."""
 
     format: str
     origin_ns: int = 0

@@ -350,7 +350,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return (numbers of the events that have an id, these ids) for each column of ids.
+    """Return {column of ids: (numbers of the events that have such an id, these ids)}.
 
     ``place`` is the position of each stat's name in ``names``.
     """
@@ -389,7 +389,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Return a number per text, equal for equal texts."""
     if not len(texts.value):
         return texts.value
-    # The texts, and the bytes between them, become strings of an array over the file's bytes.
+    # The array views the file's bytes as strings: the texts, and the bytes between them.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -399,7 +399,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
     """Return (number of each event's kind, first event of each kind).
 
-    Events of one kind have the same name and, in the same order, the same stats (``codes``).
+    Events of one kind have the same name and, in the same order, stats with the same ``codes``.
     """
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
@@ -438,7 +438,7 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return ``column`` with new values for the events numbered by ``owner``: their ``ids``.
+    """Return ``column``, one value per event, with new values ``ids`` for the events ``owner``.
 
     An id below 1 becomes null. ``kept`` are the numbers of the events that the column has, and
     ``events`` is the number of all events.

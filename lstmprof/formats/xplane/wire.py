@@ -1,11 +1,11 @@
 """Parse an XSpace's bytes: find its events in the file, and return them as columns.
 
 The fields of a message follow each other, each after its tag
-(https://protobuf.dev/programming-guides/encoding). Planes and lines are parsed field by field.
-Everything except events is parsed by the protobuf library. Events are decoded in pieces of bounded
-size by array operations: each pass decodes the next field of every event that has one. Only fields
+(https://protobuf.dev/programming-guides/encoding). Planes and lines are parsed field by field. The
+protobuf library parses everything except events. Array operations decode the events in pieces of
+bounded size: each pass decodes the next field of every event that has another field. Only fields
 that profilers write are decoded, by the field numbers of ``schema``. Anything else raises
-``OddError``, and the protobuf library parses the file.
+``OddError``, and the protobuf library then parses the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIXED_BYTES = {1: 8, 5: 4}
 _MOST_LINE_FIELDS = 1000
 #: Limit for the number of planes, lines and names of a file. A long job has about 100,000.
 _MOST_PARTS = 2**20
-#: Numbers of the fields of an XStat, of which one has the value; 0 if none has it.
+#: Numbers of those fields of an XStat that can have its value; 0 if none has it.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
 #: Tags of an XEvent.
@@ -50,8 +50,8 @@ _MOST_FIELDS = 200
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: Three steps that move a number's groups of 7 bits together: (mask of the bits that stay, mask of
-#: the bits that move, by how many bits they move).
+#: The steps that join a number's groups of 7 bits: (mask of the bits that stay, mask of the bits
+#: that move, by how many bits they move).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
     for kept, moved, by in (
@@ -98,12 +98,12 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The next field of each message that has a further one; ``owner`` is the message's number."""
+    """The next field of each message that has another field; ``owner`` is the message's number."""
 
     owner: Ints
     tag: Bytes
     value: Ints
-    start: Ints  # position after a number, or that of a text or message after its length
+    start: Ints  # of a number: position after it; of a text or message: its first byte
 
 
 def events(content: bytes, starts: Ints, stops: Ints) -> Events:
@@ -186,7 +186,8 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
     """Return (values, positions after) of the base-128 numbers at ``at``."""
     word = words[at]
     last = ~word & _LAST_BITS
-    # the lowest bit of the number's last byte; 0 if the number has more than 8 bytes
+    # Keep the lowest set bit, which marks the byte that ends the number; 0 if that is not within 8
+    # bytes.
     last &= ~last + _ONE
     bits = word & (last - _ONE) & ~_LAST_BITS
     for kept, moved, by in _MOVES:
@@ -281,7 +282,7 @@ def plane_names(raw: RawFile) -> list[bytes]:
 
 
 def _counted(raw: RawFile, count: int) -> int:
-    """Return ``count`` plus one; raise ProfileError for too many planes, lines and names."""
+    """Return ``count`` plus one; raise ProfileError if this is too many planes, lines and names."""
     if count == _MOST_PARTS:
         fault = f"has more than {_MOST_PARTS:,} planes, lines and names"
         raise ProfileError(raw.path, fault, "profile fewer steps")
@@ -320,7 +321,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
         else:
             stops = _run_of_events(window, at - base)
             sizes = np.diff(stops, prepend=at - base).astype(np.uint16) if stops else None
-            if stops:  # otherwise the event is longer than the window
+            if stops:  # otherwise the event is longer than ``window``
                 end = base + stops[-1]
             pieces.append(Piece(at, end, sizes))
         at = end
@@ -328,7 +329,8 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of the consecutive whole events in ``window`` from position ``at`` on."""
+    """Return the ends of the consecutive whole events in ``window`` that begin at position
+    ``at``."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:

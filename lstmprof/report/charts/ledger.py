@@ -17,7 +17,7 @@ from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of
 
 TITLE = "Where the time goes"
 COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
-#: Width of a letter in a bar, and of the space around a text, in pixels.
+#: Width in pixels of a letter in a bar, and of the free space around a text.
 _LETTER, _AROUND = 6.3, 8
 #: Least width of the longest bar in a file of its own, in pixels.
 _PIXELS = 640

@@ -5,8 +5,8 @@
     cards, figures, rows ─ page.html, page.css, page.js, timeline.js … ─▶ one file
 
 Jinja2 escapes every text. Data are JSON in which ``</script>`` cannot occur. The content security
-policy of the page forbids the browser any request. Because vl-convert takes seconds to bundle Vega,
-the bundle of each version is cached.
+policy of the page forbids the browser any request. vl-convert takes seconds to bundle Vega's
+scripts, so the bundle is cached, once per version of vl-convert.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SECTIONS = (
     ("stability", "Stability over iterations"),
     ("kernels", "Longest kernels and ops"),
 )
-#: Name of a chart → CSS classes that reserve its room, so that nothing moves when it is drawn.
+#: Name of a chart → CSS classes that reserve space for it, so that nothing moves when it is drawn.
 _ROOM = {
     "times": "tall",
     "ledger": "tall",

@@ -28,10 +28,11 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels of one library, by name prefix; ``a_cell``: one kernel is one cell.
+    """Recurrent kernels of one library, by kernel name; ``a_cell``: one kernel runs one cell.
 
-    Nsight Systems, nvprof and GPU-only traces have only kernels. Their names show the cell and the
-    pass (``_fp``, ``_bp``), but neither where a call begins nor the network.
+    Used for profiles that have only kernels: from Nsight Systems, nvprof, or of the GPU only.
+    Kernel names show the cell and the pass (``_fp``, ``_bp``), but not where a call begins, and no
+    sizes.
     """
 
     form: str
@@ -63,7 +64,7 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def kernel_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for the recurrent kernels of each step that no op of the profile issued."""
+    """Yield a call per step and device for the recurrent kernels that no recorded op launched."""
     kernels = events.is_kind("kernel") & (events.rows_named("op_id") == NONE)
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
@@ -74,7 +75,7 @@ def kernel_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Yield the call of one step on one device; nothing if there is no forward pass."""
+    """Yield the call of one step on one device; nothing if no kernel belongs to a forward pass."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])
@@ -101,7 +102,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     )
 
 
-#: Functions that find recurrent layers in a profile; each reads other events than the others.
+#: Functions that find recurrent layers in a profile; no two of them find the same layer.
 RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     layer_calls,
     loop_calls,
@@ -112,14 +113,16 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     kernel_calls,
 )
-#: If a profile has several ranks and more events than this, it is searched in parts of this size.
+#: A profile of several ranks with more events than ``KEPT_ROWS`` is searched in parts of this many
+#: events, to limit memory.
 _PART_ROWS = 2**19
-#: Part of a name of every recognised layer or loop; most profiles have no such name.
+#: Every recognised layer or loop has an event whose name or path contains one of these words. Most
+#: profiles have none, and are not searched.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|while|scan\{|theano|compiled", re.IGNORECASE)
 
 
 def recurrent_calls(events: EventTable) -> list[Call]:
-    """Return every run of a recurrent layer or loop of cells in annotated ``events``."""
+    """Return every call of a recurrent layer, and every loop of cells, in annotated ``events``."""
     texts = (events.column(name).unique().to_pylist() for name in ("name", "op_name"))
     if not any(_HINT.search(text) for listed in texts for text in listed if text):
         return []
@@ -134,7 +137,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call``, found in a table of ``rows``, with row numbers of the whole table."""
+    """Return ``call`` with row numbers of the whole table; it was found in the part ``rows``."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -142,7 +145,10 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of whole steps of one rank in parts; yield None for all rows."""
+    """Yield the rows of each part of the events; a part has whole steps of one rank or several.
+
+    Yield None, which stands for all rows, if the profile is small.
+    """
     if len(events) <= KEPT_ROWS:
         yield None
         return

@@ -33,14 +33,15 @@ _LAYER = re.compile(
 )
 _PRODUCT = re.compile(r"(?:onnxruntime|openvino)::\w*(?:MatMul|Gemm|FullyConnected)\w*")
 _QUANTIZED = "DynamicQuantize"
-#: The cell of a node, and its gates.
+#: Type of a node → its cell (None: an ``RNN`` does not show its activation), and the number of
+#: gates.
 _CELLS = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN": (None, 1)}
 _LENGTHS = "int32"
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A node that is a layer.
+    """A node of the graph that is a recurrent layer.
 
     ``network`` describes the whole layer, with all directions. ``packed`` says whether the node has
     an input with sequence lengths.
@@ -57,7 +58,7 @@ class _Node:
 
     @property
     def library(self) -> str | None:
-        """Return the library; OpenVINO's CPU plugin passes its layers to oneDNN."""
+        """Return the library that computes the layer: OpenVINO's CPU plugin calls oneDNN."""
         return "oneDNN" if self.engine == "openvino" else None
 
 
@@ -83,7 +84,10 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """Return ``width``, or that of other steps: nodes shorter than 1 µs have no event."""
+    """Return ``width``, or the width found in other steps if it is None.
+
+    It is None where the next matmul has no event, because nodes shorter than 1 µs have none.
+    """
     others = set(of_steps) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -99,7 +103,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Return ``call`` with its directions and ``packed`` from its nodes."""
+    """Return ``call`` with what its nodes show: unknown directions, and sequence lengths."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -113,7 +117,7 @@ def _loop(node: _Node, reads_after: int | None) -> Loop:
     directions = network.directions or 1
     unit = replace(network, time_steps=None, directions=None)
     if directions == 2 and network.hidden is not None:
-        reads_after = 2 * network.hidden  # one node writes both directions at once
+        reads_after = 2 * network.hidden  # one node writes the outputs of both directions, joined
     return Loop(
         form=LAYER_OP,
         op=node.name,
@@ -130,7 +134,7 @@ def _loop(node: _Node, reads_after: int | None) -> Loop:
 def _widths_after(
     events: EventTable, inputs: Inputs, nodes: Sequence[_Node]
 ) -> Iterator[int | None]:
-    """Yield for each node the input width of the first matmul after it in its step."""
+    """Yield for each node the input width of the next matmul in its step, or None."""
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = nodes[0].row
     here = (rank == rank[first]) & (step == step[first])
@@ -167,7 +171,10 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _of_openvino(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Return the network from X (batch, time, inputs) and the state (batch, directions, hidden)."""
+    """Return the network that the shapes of X (batch, time, inputs) and of the initial state show.
+
+    The state is (batch, directions, hidden).
+    """
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -182,15 +189,16 @@ def _of_openvino(network: Network, shapes: Sequence[object], data: Shape) -> Net
 def _of_onnx(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Return the network from X (time, batch, inputs), and from R, B or a state if listed.
+    """Return the network that the shapes of the node's inputs show; X is (time, batch, inputs).
 
-    In a quantized layer, the first matrix may be the scales of its weights.
+    R, B and initial states show directions and hidden units. In a quantized layer, the first matrix
+    may be the scales of the weights.
     """
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:
         if len(shape) == 3 and shape[1] in (gates * shape[2], data[1]):
-            units.add((shape[0], shape[2]))  # R or a state; W only if it is as wide as R
+            units.add((shape[0], shape[2]))  # R or a state; W only if its inputs are as wide as R's
     biases = [shape for shape in matrices if len(shape) == 2][: 0 if quantized else 1]
     units |= {(each[0], each[1] // (2 * gates)) for each in biases if each[1] % (2 * gates) == 0}
     network = replace(network, time_steps=data[0], batch=data[1], inputs=data[2])

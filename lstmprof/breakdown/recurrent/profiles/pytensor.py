@@ -2,7 +2,7 @@
 
 The libraries may merge Scans with the same number of time steps, and join their names with ``&``;
 such Scans are the two directions of a layer. Activations are hidden in fused operators
-(``Composite``), so the shapes of the matmuls show the cells. The Scan of a gradient is called
+(``Composite``), so only the shapes of the matmuls show the cells. The Scan of a gradient is called
 ``grad_of_<loop>``.
 """
 
@@ -73,7 +73,7 @@ def _in_order(events: EventTable, rows: Ints) -> Ints:
 class _Scan:
     """A Scan of the forward pass; ``gradients`` are the rows of the Scans of its gradient.
 
-    ``merged`` is the number of Scans that were merged into this Scan.
+    ``merged`` is the number of Scans that the library merged into this Scan.
     """
 
     row: int
@@ -103,10 +103,11 @@ def _forward(names: Mapping[int, str]) -> list[_Scan]:
 
 
 def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
-    """Return for each of the forward Scans ``rows`` the rows of its gradients' Scans.
+    """Return for each of the forward Scans ``rows`` the rows of its gradient's Scans.
 
-    All ``rows`` share one name (as in Lasagne, Keras). Gradients run in the reverse order of the
-    layers. If there are several ``rows``, but not as many gradients, the lists are empty.
+    All ``rows`` have the same name (as in Lasagne and Keras), so order decides: the gradients,
+    ``backward``, run in the reverse order of the layers. If there are several ``rows``, and another
+    number of gradients, each list is empty.
     """
     if len(rows) == 1:
         return [list(backward)]
@@ -117,8 +118,8 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
     """Yield ``scan`` as a loop if its matmuls ``products`` show cells.
 
-    If they do not, one of the matmuls ``before`` the Scan is added. ``names`` has for each operator
-    inside the Scan the number of its name.
+    If they do not, the matmul of x before the Scan is added to them (``before`` has the rows of
+    matmuls before the Scan). ``names`` has the code of each name of the operators inside the Scan.
     """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _turns(operands)
@@ -152,10 +153,10 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _of_all_steps(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the weight's shape of the last matmul over the inputs of all time steps, if any.
+    """Yield the shape of the weight that multiplies x for all time steps before the loop, if any.
 
-    Lasagne computes this matmul before its loop. It has as many outputs as ``weight``, the weight
-    of the loop's matmuls.
+    Lasagne does so. It is the last of the matmuls ``products`` that has as many outputs as
+    ``weight``, the weight of the loop's matmuls, and a multiple of ``batch`` as rows.
     """
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
@@ -174,7 +175,7 @@ def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
 
 
 def _turns(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
-    """Return all matmuls as one repeating pattern, or None if they do not repeat."""
+    """Return the repeating pattern that all matmuls form; None if they do not repeat."""
     if None in operands or len(operands) < LEAST:
         return None
     seen: dict[object, int] = {}
@@ -185,17 +186,17 @@ def _turns(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
 
 
 def _turns_of(names: Ints) -> int:
-    """Return the largest possible number of time steps, as every operator runs in each.
+    """Return the largest possible number of time steps, given that each operator runs in each step.
 
-    It is the greatest common divisor of the operators' numbers of runs.
+    It is the greatest common divisor of the numbers of runs; ``names`` has one entry per run.
     """
     return int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
 
 
 def _units(weights: Sequence[Shape], known: Network) -> tuple[Network, ...]:
-    """Return the cells of a time step; ``weights`` are its matmuls' shapes, divided equally.
+    """Return the cells of a time step; each has an equal share of the matmuls' ``weights``.
 
-    The smallest number of cells that fits is returned. ``known`` has the batch and element type.
+    It is the smallest number of cells that fits. ``known`` has the batch and element type.
     """
     counts = Counter(weights)
     alike = math.gcd(*counts.values())

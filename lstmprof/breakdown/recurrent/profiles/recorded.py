@@ -1,4 +1,4 @@
-"""Shapes and element types as a profile records them of an op's inputs."""
+"""The shapes and element types of an op's inputs, as a profile records them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE, EventTable
 
-#: No tensor has more elements; a shape of more is damaged, so it is taken as not recorded.
+#: No tensor has more elements than this; a larger shape is damaged and is treated as not recorded.
 _MOST_ELEMENTS = 2**48
 
 
@@ -41,7 +41,10 @@ def _listed(codes: Any, texts: list[str], row: int) -> list[Any]:
 
 
 def _shape(entry: Any) -> Any:
-    """Return ``(9, 6, 10)``; a list of shapes for a list of tensors; None for scalars and None."""
+    """Return the shape ``entry`` as a tuple; for a list of tensors, return a list of shapes.
+
+    Return None for a scalar, and for an input that was not recorded.
+    """
     if not isinstance(entry, list) or not entry:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in entry):
@@ -51,27 +54,27 @@ def _shape(entry: Any) -> Any:
 
 
 def shape_at(shapes: list[Any], place: int, dimensions: int) -> Shape | None:
-    """Return the shape of the input at ``place`` if it has this number of dimensions."""
+    """Return the shape of input number ``place``; None unless it has this number of dimensions."""
     shape = shapes[place] if place < len(shapes) else None
     return shape if isinstance(shape, tuple) and len(shape) == dimensions else None
 
 
 def shapes_at(shapes: list[Any], place: int) -> list[Shape]:
-    """Return the shapes of the list of tensors at ``place``; empty if it is not a list."""
+    """Return the shapes of input number ``place``, a list of tensors; empty if it is no list."""
     listed = shapes[place] if place < len(shapes) else None
     if not isinstance(listed, list):
         return []
     return [shape for shape in listed if isinstance(shape, tuple)]
 
 
-#: Longest pattern that is searched, in entries: a time step of a cell has fewer than ten matmuls
-#: and activations, one of several layers some dozens.
+#: Longest pattern (number of entries) that is searched. The pattern of a cell has fewer than ten
+#: entries (matmuls and activations of a time step), that of several layers some dozens.
 LONGEST = 96
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A pattern of ``period`` entries that occurs ``count`` times in a row, first at ``start``."""
+    """A pattern of ``period`` entries that occurs ``count`` times in a row, from ``start`` on."""
 
     start: int
     period: int
@@ -89,11 +92,12 @@ def repeats(
     begins: Callable[[Ints], bool],
     least: int,
 ) -> list[Repeat]:
-    """Return runs of ``least`` or more repetitions of a ``wanted`` pattern, without overlaps.
+    """Find patterns in ``codes`` that repeat at least ``least`` times in a row, without overlaps.
 
-    Longer runs are chosen first; of equally long runs, the one with the shorter pattern. Entries
-    before a run may look like the end of its pattern. So a run begins at the first place where the
-    pattern ``begins`` well if that loses no repetition, else at its first entry.
+    Only patterns for which ``wanted`` is True count. Longer runs are chosen first; of equally long
+    runs, the one with the shorter pattern. A run may have entries to spare, and then several
+    possible starts: it begins at the first start at which ``begins`` is True for the pattern, and
+    else at the first entry.
     """
     found: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
@@ -111,7 +115,10 @@ def repeats(
 
 
 def _stretches(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, number of entries) of each longest run of entries with a period."""
+    """Yield (start, period, number of entries) of each periodic part of ``codes``.
+
+    A part is as long as possible, and has at least ``least`` periods.
+    """
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

@@ -1,11 +1,11 @@
 """Recurrent layers and loops of cells in TensorFlow: by the names of nodes, ``<node>:<OpType>``.
 
-- One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one.
+- One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one layer.
 - A loop: the nodes of its body run once per time step. TensorFlow 2 puts the body into the graph as
   ``<loop>/body/_<n>/<loop>/<node>`` and the condition as ``<loop>/cond/_<n>/…``, the gradient's as
   ``gradient_tape/<loop>/<loop>_grad/body/_<n>/…``; TensorFlow 1 has ``<loop>/<node>``, where a loop
   is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than the
-  body, which tells how often the loop ran and with how many time steps.
+  body in each run of the loop; the difference is the number of runs.
 
 A loop contains a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a
 MatMul with σ and tanh, or MatMuls as wide as the gates. TensorFlow's profiler records no shapes on
@@ -43,7 +43,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: On a GPU, the executor writes the name of the GPU before the node's name.
+#: Name of a node; on a GPU, the executor writes the name of the GPU before it.
 _NODE = re.compile(r"(?:[A-Z]+:\d+ )?([^:\s]+):(_?[A-Z]\w*)")
 _GRADIENT = re.compile(r"(?:^|/)gradient(?:s|_tape)(?:_\d+)?/")
 _BODY = re.compile(r"(.*)/(body|cond)/_\d+/")
@@ -54,19 +54,21 @@ _BLOCK = re.compile(r"BlockLSTM(?:V2)?")
 _BLOCK_GRADIENT = re.compile(r"BlockLSTMGrad(?:V2)?")
 _CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru"}
 _CONDITION = "LoopCond"
-#: Keras's Bidirectional calls its layers ``forward_lstm`` and ``backward_lstm``.
+#: Scope of one direction: Keras's Bidirectional names its layers ``forward_lstm``,
+#: ``backward_lstm``.
 _DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
-#: At least this many nodes must have run equally often to show how often the program ran. Chosen by
-#: hand.
+#: The number of runs of a program is the number of runs of most nodes outside of loops, if at least
+#: so many nodes ran equally often. Chosen by hand.
 LEAST_NODES = 4
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A node's loop, whether it computes a gradient, and its role in a cell, by its name.
+    """What a node's name shows: its loop, whether it computes a gradient, its role in a cell.
 
-    ``part`` is ``body`` or ``cond`` if the name shows it. ``scope`` is the path up to the innermost
-    name of a recurrent layer or cell, if there is one.
+    ``part`` is ``body`` or ``cond`` if the name shows it. ``sort`` is PRODUCT, SIGMOID, TANH or
+    CELL. ``scope`` is the path up to the innermost name of a recurrent layer or cell, if there is
+    one.
     """
 
     op_type: str
@@ -121,7 +123,7 @@ class _Step:
         return self.nodes[int(self.codes[row])]
 
     def loop_of(self, row: int) -> str | None:
-        """Return the loop in whose body the node ran."""
+        """Return the name of the loop in whose body the node ran; None outside of loops."""
         node = self.node(row)
         if self.placed:
             return node.loop if node.part == "body" else None
@@ -137,7 +139,11 @@ class _Step:
         return None
 
     def runs(self, turns: int) -> int | None:
-        """Return how often the program ran: as often as most nodes outside of loops."""
+        """Return how often the program ran: as often as most of its nodes outside of loops.
+
+        Return None if this does not divide ``turns``, the number of repetitions of a loop, or if
+        too few nodes ran equally often.
+        """
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -147,7 +153,7 @@ class _Step:
         return usual[0][0]
 
     def op(self, row: int) -> Op:
-        """Return the node's role in a cell."""
+        """Return the node as an op of a cell, with the recorded shapes of its inputs."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
         sort = self.node(row).sort
         assert sort is not None
@@ -175,7 +181,7 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _matters(node: _Node) -> bool:
-    """Return whether the node may be a layer, or belong to a cell in a loop."""
+    """Return whether the node is a layer, a cell, or a matmul or tanh in a loop."""
     layer = _CUDNN.fullmatch(node.op_type) or _BLOCK.fullmatch(node.op_type)
     in_loop = node.loop is not None and node.sort in (PRODUCT, TANH)
     return bool(layer) or node.sort == CELL or in_loop
@@ -184,7 +190,11 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient) of each layer op; gradients run in the reverse order."""
+    """Yield (row, rows of its gradient) for each layer op.
+
+    Gradients run in the reverse order of the layers. If there is another number of gradient ops,
+    the rows of the gradients are empty.
+    """
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
@@ -193,7 +203,7 @@ def _with_gradients(
 
 
 def _cudnn_calls(step: _Step) -> Iterator[Call]:
-    """Yield the calls of cuDNN, which run all layers."""
+    """Yield the calls of cuDNN; one call runs all layers."""
     rank, step_numbers = (step.events.ints(name, UNKNOWN) for name in ("rank", "step"))
     for row, backward in _with_gradients(step, _CUDNN, _CUDNN_GRADIENT):
         yield Call(
@@ -233,7 +243,7 @@ def _layers(step: _Step) -> list[Loop]:
 
 
 def _block(step: _Step, row: int) -> Network:
-    """Return the network of ``BlockLSTM(seq_len_max, x, cs_prev, h_prev, w, …)``."""
+    """Return the network that ``BlockLSTM(seq_len_max, x, cs_prev, h_prev, w, …)`` computes."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 1, 3), shape_at(shapes, 2, 2)
     return Network(
@@ -247,7 +257,7 @@ def _block(step: _Step, row: int) -> Network:
 
 
 def _cudnn(step: _Step, row: int) -> Network:
-    """Return the network of ``CudnnRNN(input, input_h, input_c, params, …)``."""
+    """Return the network that ``CudnnRNN(input, input_h, input_c, params, …)`` computes."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, states, params = (shape_at(shapes, n, d) for n, d in ((0, 3), (1, 3), (3, 1)))
     if data is None or states is None:
@@ -267,7 +277,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Yield the loops of cells of each run of the program, in the order of their work."""
+    """Yield the loops of cells of each run of the program, in the order of their last matmul."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -291,7 +301,10 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return the start of the last matmul or cell; the first may not wait for the loop below."""
+    """Return the start of the loop's last matmul or cell op.
+
+    It orders stacked loops: the first matmul of a loop may run before the loop below has begun.
+    """
     work = [row for row in loop.rows.tolist() if step.node(row).sort in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -304,7 +317,11 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield the runs of one loop if it has cells; ``conditions`` is how often its condition ran."""
+    """Yield each run of one loop if the loop has cells.
+
+    ``rows`` are the events of its body in all runs, ``backward`` those of its gradient.
+    ``conditions`` is the number of times that its condition ran.
+    """
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -352,7 +369,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Return ``rows`` by run; each run has equally many occurrences of a node, in order."""
+    """Divide ``rows`` among the runs of a loop: each node runs equally often in each, in order."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -363,7 +380,7 @@ def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
 
 
 def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
-    """Yield each cell of a time step as a unit of a stack."""
+    """Yield each cell of a time step as one direction of one layer; ``pattern`` has its nodes."""
     cells = [row for row in pattern if step.node(row).sort == CELL]
     if cells:
         yield from (_cell(step, row) for row in cells)
@@ -383,7 +400,10 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return the nodes of each scope that has a cell's (else a layer's) name and a matmul."""
+    """Return {scope: its nodes} for scopes with a matmul whose name is that of a cell.
+
+    If there is none, return the scopes with the name of a layer.
+    """
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:
@@ -398,7 +418,10 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network of ``LSTMBlockCell(x, cs_prev, …)`` or ``GRUBlockCell(x, h_prev, …)``."""
+    """Return the network that the inputs of ``LSTMBlockCell`` or ``GRUBlockCell`` show.
+
+    The inputs begin with (x, cs_prev) or (x, h_prev).
+    """
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

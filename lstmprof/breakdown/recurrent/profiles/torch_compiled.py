@@ -1,10 +1,10 @@
 """Cells in code that torch.compile compiled: matmuls are ops, everything else is fused kernels.
 
-Compiled code has an event around its call, ``Torch-Compiled Region: 0/1`` (frame and graph; without
-numbers before PyTorch 2.5), autograd's function ``CompiledFunction`` inside, and the graph ``##
-Call CompiledFxGraph …``. No sigmoid and no tanh is visible, so only the widths of the matmuls show
-a cell. Without recorded shapes it is not recognised. One matmul of x and h together may belong to
-any network.
+Three events contain compiled code: ``Torch-Compiled Region: 0/1`` (numbers of frame and graph;
+without numbers before PyTorch 2.5), in it autograd's function ``CompiledFunction``, and in that the
+graph ``## Call CompiledFxGraph …``. No sigmoid and no tanh is visible, so only the widths of the
+matmuls show a cell: without recorded shapes no cell is recognised. A cell that multiplies x and h
+by one matmul is not recognised either, because that matmul may belong to any network.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def compiled_regions(events: EventTable) -> Ints:
 def gated_units(
     operands: Sequence[tuple[Shape | None, Shape | None]], dtype: str | None
 ) -> tuple[Network, ...]:
-    """Return the cells of a time step from the (data, weight) of its matmuls; empty if none fit."""
+    """Return the cells that the (data, weight) shapes of a time step's matmuls show, if any."""
     data = [shape for shape, _ in operands if shape and len(shape) == 2]
     weights = [shape for _, shape in operands if shape and len(shape) == 2]
     batches = {shape[0] for shape in data}
@@ -53,16 +53,16 @@ def gated_units(
 
 
 def name_of(region: str, products: int) -> str:
-    """Return the repeated region's name without numbers: ``Torch-Compiled Region, 2 products``."""
+    """Return the region's name without numbers: ``Torch-Compiled Region, 2 products`` (matmuls)."""
     called = "CompiledFxGraph" if region.startswith("## Call ") else _NUMBERS.sub("", region)
     return f"{called}, {products} product" + "s" * (products != 1)
 
 
 def ran_once(regions: Sequence[str]) -> bool:
-    """Return whether these regions, in execution order, certainly belong to one loop.
+    """Return whether these regions, in execution order, certainly belong to one run of one loop.
 
-    The first time step may run its own graph, which makes the initial states. If this graph occurs
-    again, a second loop may have begun.
+    The first time step may run a graph of its own, which makes the initial states. If this graph
+    occurs again, a second loop may have begun.
     """
     graphs = [name for n, name in enumerate(regions) if n == 0 or name != regions[n - 1]]
     return len(graphs) <= 2 and all(_NUMBERS.search(name) for name in graphs)
@@ -76,7 +76,10 @@ _PRODUCT = re.compile(r"aoti_torch_\w+?_(?:add)?mm_out")
 
 
 def exported_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call per exported layer; consecutive layers of known widths are one call."""
+    """Yield the calls of layers in exported code (AOTInductor).
+
+    Consecutive layers that form one stack by their widths are one call.
+    """
     is_layer = events.is_kind("op") & events.is_one_of("name", *_LAYERS)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
@@ -98,7 +101,7 @@ def _in_order(events: EventTable, rows: Ints) -> Ints:
 
 
 def _as_told(call: Call) -> Call:
-    """Return ``call``; without shapes, neither its layers nor its directions are known."""
+    """Return ``call`` without the number of layers and directions if no shapes were recorded."""
     if call.network.time_steps is not None:
         return call
     return replace(call, network=replace(call.network, layers=None, directions=None))
@@ -128,6 +131,6 @@ def _loop(events: EventTable, inputs: Inputs, row: int, products: Ints) -> Loop:
 
 
 def _reads(inputs: Inputs, products: Sequence[int] | Ints) -> int | None:
-    """Return the input width of the first of ``products``."""
+    """Return the input width of the first of the matmuls ``products``; None if unknown."""
     matrix = shape_at(inputs.shapes(int(products[0])), 0, 2) if len(products) else None
     return matrix[1] if matrix else None

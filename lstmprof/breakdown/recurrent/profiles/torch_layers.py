@@ -2,16 +2,18 @@
 
 If shapes were recorded, the inputs of the op show the network (``aten/src/ATen/native/RNN.cpp``):
 
-- ``aten::lstm(input, hx, params, …)``: hx (layers·directions, batch, hidden), params by layer and
-  direction W (gates·hidden, inputs), U (gates·hidden, hidden), two biases, and with a projection a
-  third matrix (projection, hidden). Of packed sequences ``(data, batch_sizes, hx, params, …)``:
-  data has a row a time step of a sequence, batch_sizes an entry a time step;
-- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)`` likewise; ``miopen_rnn`` has no
-  weight_buf;
+- ``aten::lstm(input, hx, params, …)``: hx is (layers·directions, batch, hidden). params has per
+  layer and direction W (gates·hidden, inputs), U (gates·hidden, hidden), two biases, and with a
+  projection a third matrix (projection, hidden).
+- ``aten::lstm(data, batch_sizes, hx, params, …)`` for packed sequences: data has one row per time
+  step of each sequence, batch_sizes one entry per time step.
+- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)`` is similar; ``miopen_rnn`` has no
+  weight_buf.
 - ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
 
-PyTorch 2.1 and later record lists of tensors; for older versions the inner op's inputs are read.
-Autocast nests an op in another op of the same name; only the inner op shows the computing dtype.
+PyTorch 2.1 and later record lists of tensors; for older versions, the inputs of the inner op are
+read. Autocast nests an op in another op of the same name; only the inner op shows the element type
+of the computation.
 """
 
 from __future__ import annotations
@@ -38,25 +40,26 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: Before PyTorch 1.5, op names had no namespace; no other framework has ops of these names.
+#: If one of these names occurs, op names have no ``aten::`` (before PyTorch 1.5); no other
+#: framework has ops of these names.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
-#: Ops of vendors' libraries, and the libraries.
+#: Ops of vendors' libraries → name of the library.
 _VENDORS = {
     "aten::_cudnn_rnn": "cuDNN",
     "aten::miopen_rnn": "MIOpen",
     "aten::mkldnn_rnn_layer": "oneDNN",
 }
-#: Ops with which ATen's own layers compute.
+#: Matmul ops of layers that ATen computes itself, with and without namespace.
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Number of inputs (input, weights and more) before the states in a vendor's op.
+#: Vendor's op → position of the initial states in the list of recorded inputs.
 _STATE_PLACE = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
 def layer_rows(events: EventTable) -> Flags:
-    """Return whether each event is an op of a whole layer, outside of other such ops."""
+    """Return a mask of the ops that run a recurrent layer, without ops inside another such op."""
     prefix = "" if _UNNAMED.intersection(events.texts("name")[1]) else "aten::"
     layer = events.is_kind("op") & events.where_name(
         lambda name: name in _VENDORS or (name.startswith(prefix) and bool(_OUTER.fullmatch(name)))
@@ -65,7 +68,7 @@ def layer_rows(events: EventTable) -> Flags:
 
 
 def within(events: EventTable, which: Flags) -> Flags:
-    """Return whether each event is inside an event selected by the mask ``which``."""
+    """Return a mask of the events that are inside an event of the mask ``which``."""
     parent = events.rows_named("parent_id")
     inside = inherited(parent, np.where(which, np.arange(len(events)), NONE))
     above = np.where(parent != NONE, inside[parent], NONE)
@@ -74,7 +77,10 @@ def within(events: EventTable, which: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, and the ops inside it by their names; ``parent`` is the table's."""
+    """A layer's op; ``inside`` has the rows of the ops inside it, by name.
+
+    ``parent`` has the row of each event's parent.
+    """
 
     inputs: Inputs
     row: int
@@ -121,7 +127,7 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return the innermost of ``rows``."""
+    """Return those of ``rows`` that are not the parent of another one."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 
@@ -131,7 +137,7 @@ def _known(value: Any) -> int | None:
 
 
 def _network(op: _Op) -> Network:
-    """Return the network from the op and the vendor's ops inside it."""
+    """Return the network that the layer's op and the vendor's ops inside it show."""
     outer = _OUTER.fullmatch(op.name)
     network = _of_outer(op, outer[1]) if outer else Network()
     for name in _VENDORS:
@@ -148,12 +154,12 @@ def _network(op: _Op) -> Network:
         return replace(network, cells=network.time_steps * network.units)
     if not any(op.named(name) for name in _VENDORS) and network.cell == "lstm":
         chunks = sum(len(rows) for name, rows in op.inside.items() if _CHUNK.fullmatch(name))
-        return replace(network, cells=chunks or None)  # a cell divides its gates once
+        return replace(network, cells=chunks or None)  # a cell splits its gates with one ``chunk``
     return network
 
 
 def _dtype(op: _Op) -> str | None:
-    """Return the element type of the vendor's op, else of a matmul inside; None without either."""
+    """Return the element type of the vendor's op or, without one, of a matmul inside; else None."""
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)
@@ -218,7 +224,11 @@ def _of_input(shapes: list[Any], states: Shape | None, packed: bool) -> Network:
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Return ``network`` with the sizes of its weights, in the order of layers and directions."""
+    """Return ``network`` with the sizes that the weights ``matrices`` show.
+
+    The matrices are in the order of layers and directions; ``states`` is the shape of the initial
+    state.
+    """
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     each = len(matrices) // states[0]
@@ -235,7 +245,10 @@ def _with_weights(
 
 
 def _of_vendor(op: _Op, row: int, name: str) -> Network:
-    """Return the network of cuDNN's or MIOpen's op; the weights' size shows the layers."""
+    """Return the network that the inputs of cuDNN's or MIOpen's op show.
+
+    The size of all weights shows the number of layers.
+    """
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_PLACE[name])
     network = replace(
@@ -251,7 +264,10 @@ def _of_vendor(op: _Op, row: int, name: str) -> Network:
 
 
 def _of_onednn(op: _Op, rows: Sequence[int]) -> Network:
-    """Return the network of oneDNN's ops, one per layer and direction; ``aten::cat`` joins both."""
+    """Return the network that oneDNN's ops show: one op per layer and direction.
+
+    If the layer is bidirectional, one ``aten::cat`` per layer joins both directions.
+    """
     units = []
     for row in rows:
         shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)

@@ -4,9 +4,9 @@ On one thread, the matmuls, activations and cell ops of a loop repeat once per t
 at least three repetitions of a pattern that contains a cell: a cell op; a matmul followed by a
 sigmoid and a tanh (the gates of an LSTM or GRU); or the matmuls of a compiled cell
 (``torch_compiled``). A plain RNN cell is not recognised, because a tanh alone also occurs in other
-networks. If shapes are recorded, the width of a matmul's operands is part of the pattern. The batch
-is not, because it shrinks when sequences end. An op that makes new states (``aten::new_zeros``)
-ends a loop: without shapes, two loops of one cell look alike.
+networks. If shapes are recorded, the widths of a matmul's operands are part of the pattern. The
+batch size is not, because it shrinks when sequences end. An op that makes new states
+(``aten::new_zeros``) ends a loop, because without shapes two loops of the same cell look alike.
 
 If inputs are as wide as the units, or if no shapes are recorded, the repetitions of one cell may
 also be two equal layers that alternate at every time step. The gradients of the weights in the
@@ -50,16 +50,17 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Least number of repetitions of a loop: any network may have two equal parts.
+#: Least number of repetitions of a loop. Two are not enough, because any network may have two equal
+#: parts.
 LEAST = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
 _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|addmv|einsum)")
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
-#: Ops that make the initial states of a loop, or collect its outputs.
+#: Ops that make the initial states of a loop, or join its outputs; they end a loop.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Name of an op → number of its inputs. They are the last recorded inputs, because TorchScript
-#: records its whole stack.
+#: Name of an op → number of its inputs. Only the last recorded inputs are read, because TorchScript
+#: records its whole stack before them.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -117,7 +118,7 @@ def _sort(name: str) -> int:
 
 
 def _outermost(events: EventTable, sorts: Ints) -> Ints:
-    """Return the rows with a sort that are not inside another such row.
+    """Return the outermost matmuls, activations, cell ops and boundary ops (rows with a sort).
 
     Rows inside an op of a whole layer or inside a backward pass are left out, too.
     """
@@ -127,7 +128,10 @@ def _outermost(events: EventTable, sorts: Ints) -> Ints:
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return ``rows`` and all outermost ops among the ops that contain none of ``rows``."""
+    """Return the outermost ops; an op that contains some of ``rows`` is replaced by its content.
+
+    So all ``rows`` are in the result.
+    """
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -140,7 +144,7 @@ def _around(events: EventTable, rows: Ints) -> Ints:
 
 
 class _Reader:
-    """Reads the recorded inputs of matmuls, activations and cell ops."""
+    """Read the recorded inputs of matmuls, activations and cell ops."""
 
     def __init__(self, events: EventTable, inputs: Inputs, sorts: Ints) -> None:
         self.inputs = inputs
@@ -202,7 +206,10 @@ class _Reader:
         return of_row if inside == NONE else self.dtype(inside) or of_row
 
     def codes(self, rows: Ints, sorts: Ints, compiled: Flags) -> Ints:
-        """Return a number per row, equal for ops that do the same with equal widths."""
+        """Return a number per row; it is equal for ops with equal names, widths and sorts.
+
+        ``compiled``: the row is in a compiled region; it is compared, too.
+        """
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), sorts.tolist(), compiled.tolist(), strict=True)
@@ -229,7 +236,7 @@ def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | No
 
 
 def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Call]:
-    """Yield the recurrent calls of one thread and step; a stack of layers is one call."""
+    """Yield the recurrent calls of one thread in one step; a stack of layers is one call."""
     place_of = dict(zip(tokens.codes.tolist(), range(len(tokens.codes)), strict=True))
 
     def places(pattern: Ints) -> list[int]:
@@ -248,10 +255,10 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether the step has one gradient for each weight of the patterns in ``runs``.
+    """Return whether the step has exactly one gradient for each weight in the patterns of ``runs``.
 
-    If so, each repetition of a pattern is one time step. Only gradients with the shapes of these
-    weights count. If there are more gradients, layers alternate, or there are other layers.
+    If so, each repetition of a pattern is one time step. Gradients of other shapes do not count. If
+    there are more gradients of these shapes, layers alternate, or there are other layers.
     """
     counts = reader.gradients(runs[0].pattern[0])
     of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
@@ -259,7 +266,7 @@ def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
 
 
 def _sorted(shape: Shape | None) -> Shape | None:
-    """Return ``shape`` with its dimensions sorted, so that a transpose is equal."""
+    """Return ``shape`` with its dimensions sorted, so that it equals the shape of its transpose."""
     return None if shape is None else tuple(sorted(shape))
 
 
@@ -273,9 +280,10 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool
 
 
 def _units_of_gates(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
-    """Return the cells that the matmuls among these tokens show, whatever the activations are.
+    """Return the cells that these matmuls show if each computes all gates of a cell.
 
-    Each of these matmuls must compute all gates of a cell. ``places`` are indices of tokens.
+    Activations do not matter. ``places`` are indices of tokens. The result is empty if the tokens
+    contain a cell op.
     """
     at = np.array(places)
     sorts = tokens.sorts[at]
@@ -293,7 +301,7 @@ def _begins(sorts: Sequence[int]) -> bool:
 class _Run:
     """The repetitions of one pattern of tokens; ``units`` are the cells in one repetition.
 
-    ``units`` is empty if the pattern belongs to another kind of network.
+    ``units`` is empty if the pattern belongs to a network without LSTM or GRU cells.
     """
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
@@ -335,14 +343,14 @@ class _Run:
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the rows of the run's ops, and of ``regions`` if none has several time steps."""
+        """Return the rows of the run's ops, and ``regions`` if no region has two time steps."""
         places, run = self._tokens.places, self._run
         rows = self._tokens.ops[places[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether the run certainly has no loop of a second layer of equal widths."""
+        """Return whether all repetitions certainly belong to one layer, not two of equal width."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
@@ -368,10 +376,10 @@ class _Run:
         return in_words(self.sorts)
 
     def _last_op(self) -> int:
-        """Return the position of the loop's last op in ``ops`` of the tokens.
+        """Return the position of the loop's last op among the ``ops`` of its thread.
 
-        Ops after the last token of each repetition belong to the loop. Those after the last
-        repetition do as long as they have the same names as after the repetition before.
+        Ops between two repetitions belong to the loop. Ops after the last repetition belong to it
+        as long as they have the same names as the ops after the repetition before.
         """
         places, run = self._tokens.places, self._run
         last, before = int(places[run.end - 1]), int(places[run.end - 1 - run.period])
@@ -384,7 +392,7 @@ class _Run:
         return last + tail
 
     def _units(self) -> Iterator[Network]:
-        """Yield each cell in the pattern as a unit (one direction of one layer)."""
+        """Yield each cell in the pattern as one direction of one layer."""
         if CELL in self.sorts:
             rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
@@ -422,7 +430,7 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """Return the input width of a matmul over all time steps just before the loop.
+        """Return the input width of the matmul before the loop that has x of all time steps.
 
         Return None if there is no such matmul.
         """

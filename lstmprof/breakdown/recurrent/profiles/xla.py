@@ -1,11 +1,12 @@
 """Loops of cells in programs that XLA compiled: ``while``, whose body runs once per time step.
 
-The path of an instruction in the user's program is its ``op_name``: ``jit(step)/jvp(forward)/while/
-body/…/dot_general``; in the backward pass ``transpose(jvp(forward))``. On a CPU, the ``while`` is
-an event around its body. On a GPU, the kernels of the body repeat on a stream. The operands of the
-matmuls (``formats.xplane.hlo``) show the network; activations are often hidden in fusions. One
-matmul of x and h together does not show the width of h; the input of a tanh does. Without operands,
-only a cell's name in the path of a matmul shows the cell.
+The column ``op_name`` has the path of an instruction in the user's program:
+``jit(step)/jvp(forward)/while/body/…/dot_general``, and in the backward pass
+``transpose(jvp(forward))/…``. On a CPU, the ``while`` is an event around its body. On a GPU, the
+kernels of the body repeat on a stream. The operands of the matmuls (``formats.xplane.hlo``) show
+the network; activations are often hidden in fusions. If one matmul multiplies x and h together, it
+does not show the width of h, but the input of a tanh does. Without operands, only a cell's name in
+the path of a matmul shows the cell.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LEAST = 3
 
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
-#: Shapes of several operands; a tanh has one.
+#: Matches recorded shapes of several operands; a tanh has one operand.
 _SEVERAL = re.compile(r"\],\s*\[")
 _DOT = re.compile(r"(?:^|/)dot_general$")
 _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
@@ -41,7 +42,10 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _Turns:
-    """One run of a loop: its events, and the rows of the matmuls and tanh of one time step."""
+    """One run of a loop: its events, and the rows of the matmuls and tanhs of one time step.
+
+    ``count`` is the number of time steps.
+    """
 
     path: str
     count: int
@@ -57,7 +61,7 @@ class _Turns:
 
     @property
     def forward_path(self) -> str:
-        """Return the loop's name-scope path; for a backward loop, that of its forward loop."""
+        """Return the loop's path in the program; for a backward loop, that of its forward loop."""
         return _TRANSPOSED.sub(r"\1", self.path)
 
 
@@ -81,7 +85,7 @@ def xla_calls(events: EventTable) -> Iterator[Call]:
 
 
 class _Reader:
-    """Paths of instructions and operands of products."""
+    """Read the paths of instructions, and the shapes of the operands of matmuls and tanhs."""
 
     def __init__(self, events: EventTable) -> None:
         self.codes, self._paths = events.texts("op_name")
@@ -96,7 +100,7 @@ class _Reader:
         self._inputs = Inputs(events)
 
     def _in_order(self, which: Flags) -> dict[int, tuple[Ints, Ints]]:
-        """Return for each rank the rows in ``which``, sorted by start, and their starts."""
+        """Return {rank: (rows of the mask ``which`` sorted by start, their starts)}."""
         rows = np.flatnonzero(which)
         rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
         ranks = np.unique(self.rank[rows]).tolist()
@@ -104,12 +108,12 @@ class _Reader:
         return {rank: (own, self.start_ns[own]) for rank, own in of_rank.items()}
 
     def path(self, row: int) -> str:
-        """Return the path of ``row``; empty if there is none."""
+        """Return the path of the instruction in the program; empty if it was not recorded."""
         code = int(self.codes[row])
         return self._paths[code] if code != NONE else ""
 
     def operands(self, row: int) -> tuple[Shape, Shape] | None:
-        """Return both matrices of a matmul."""
+        """Return the shapes of both matrices of a matmul; None if they were not recorded."""
         if row == NONE:
             return None
         shapes = self._inputs.shapes(row)
@@ -121,7 +125,11 @@ class _Reader:
         return shape_at(self._inputs.shapes(row), 0, 2) or ()
 
     def reads_after(self, turns: Sequence[_Turns]) -> int | None:
-        """Return the inner width of the first matmul after the last forward run."""
+        """Return the summed dimension (K) of the first matmul after the last forward loop.
+
+        ``turns`` are the runs of the step's loops. Return None if there is no such matmul, or if
+        its shapes do not show K.
+        """
         ends = [int(self.end_ns[each.rows].max()) for each in turns if not each.backward]
         if not ends:
             return None
@@ -150,7 +158,7 @@ def _body_kernels(events: EventTable) -> Ints:
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turns]:
-    """Yield the runs of loops that are events around their bodies."""
+    """Yield the runs of loops that are recorded as an event around their bodies (on a CPU)."""
     if not len(loops):
         return
     ops, start = reader.ops.get(int(reader.rank[loops[0]]), (loops[:0], loops[:0]))
@@ -176,7 +184,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turn
 
 
 def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_Turns]:
-    """Yield the runs of loops whose kernels repeat on a stream."""
+    """Yield the runs of loops whose kernels repeat on a stream (on a GPU)."""
     if not len(kernels):
         return
     device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
@@ -209,7 +217,11 @@ def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
 
 
 def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Iterator[Loop]:
-    """Yield the forward runs with cells, each with its backward run (in reverse order)."""
+    """Yield each forward run of a loop with cells, together with its backward run.
+
+    Backward runs are in the reverse order. ``after`` is the input width of the first matmul after
+    the loops.
+    """
     backward: dict[str, list[_Turns]] = {}
     forward: dict[str, list[_Turns]] = {}
     for each in turns:
@@ -278,9 +290,10 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return one cell by its products, each of data and a weight or of a weight and data.
+    """Return the cell that its matmuls show; each operand may be the data or the weight.
 
-    If several fit, it is the one whose states a tanh reads.
+    If several cells fit, it is the one whose state a tanh reads (``tanhs`` are the shapes of their
+    inputs).
     """
     left, right = operands[0]
     fitting = []
@@ -300,7 +313,7 @@ def _unit(
 
 
 def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
-    """Return the shape (inner, outer) of one operand if the other one has ``batch`` sequences."""
+    """Return one operand's shape as a weight (inner, outer) if the other one has ``batch`` rows."""
     for data, weight in (pair, pair[::-1]):
         if batch is not None and _other(data, weight) == batch:
             return _weight(weight, data)
@@ -308,15 +321,15 @@ def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None
 
 
 def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
-    """Return the smallest input width of a tanh with ``batch`` sequences."""
+    """Return the smallest width of the tanh inputs that have ``batch`` rows."""
     widths = (a if b == batch else b for a, b in tanhs if batch in (a, b))
     return min(widths, default=None)
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """Return the shape of ``weight`` with the dimension contracted with ``data`` first.
+    """Return the shape of ``weight``, transposed if needed so that the summed dimension is first.
 
-    None if neither dimension occurs in ``data``.
+    Return None if neither dimension occurs in ``data``.
     """
     if weight[0] in data:
         return weight
@@ -324,7 +337,7 @@ def _weight(weight: Shape, data: Shape) -> Shape | None:
 
 
 def _other(data: Shape, weight: Shape) -> int | None:
-    """Return the width of ``data`` that is not shared with ``weight``."""
+    """Return the dimension of ``data`` that ``weight`` does not have; None if they share none."""
     if data[1] in weight:
         return data[0]
     return data[1] if data[0] in weight else None

@@ -64,9 +64,8 @@ class Trainer(Profiler):
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs (text to search in the profile, description of the kernels that ran if it
-        occurs).
-        """
+        """Return pairs (text to search for in the profile, which kernels ran if the text
+        occurs)."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 

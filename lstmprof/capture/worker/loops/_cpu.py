@@ -1,9 +1,9 @@
 """What loops of frameworks that compute only on a CPU share.
 
-NumPy measures the peaks. The number of threads is set by environment variables before the import,
-or for each session or model. ``Readings`` is a trace for frameworks without a timeline: a clock is
-read around their operators. It has torch.profiler's format, which lstmprof's reader and Perfetto
-know.
+NumPy measures the peak rates (FLOP/s, bytes/s). The number of threads is set by environment
+variables before the import, or for each session or model. ``Readings`` is a trace for frameworks
+without a timeline: a clock is read around their operators. It has torch.profiler's format, which
+lstmprof's reader and Perfetto know.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: As in ``_cpu``: Caffe2 runs on the CPU. NumPy measures the peaks, although Caffe2's matmuls use
-#: torch's BLAS.
+#: The same as in ``_cpu``, because Caffe2 runs on the CPU. NumPy measures the peak rates (FLOP/s,
+#: bytes/s), although Caffe2's matmuls use torch's BLAS.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

@@ -29,7 +29,8 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: As in ``_cpu``: Chainer computes with NumPy here, and NumPy measures the peaks.
+#: The same as in ``_cpu``: Chainer computes with NumPy here, and NumPy measures the peak rates
+#: (FLOP/s, bytes/s).
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 #: Matmul functions, whose input shapes are recorded.

@@ -22,7 +22,7 @@ from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
 PROVIDER = "CPUExecutionProvider"
 #: Text that ONNX Runtime appends to a node's name.
 SUFFIX = "_kernel_time"
-#: NumPy measures the peaks, because ONNX Runtime's own matmuls need a graph.
+#: NumPy measures the peak rates (FLOP/s, bytes/s), because ONNX Runtime's own matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

@@ -1,12 +1,12 @@
 """The step loop for OpenVINO, with its performance counters of nodes.
 
 The profiled model is compiled separately, with ``PERF_COUNT``. Its counters have no start times:
-the counter of a node is the mean time of its runs so far, in whole microseconds. Mean times number
-of runs is the total; the time of one run is the difference of two totals, with an error of that
-many microseconds at most. Counters are read between steps. In the trace, the nodes follow each
-other in OpenVINO's order, from the beginning of the call. Their lengths and order are measured; the
-position of the call's own time between them is not. The shapes of a node's inputs are those of the
-compiled model.
+the counter of a node is the mean time of its runs so far, in whole microseconds. The mean,
+multiplied by the number of runs, is the total time. The time of one run is the difference of two
+totals; its error in microseconds is at most the number of runs. Counters are read between steps. In
+the trace, the nodes follow each other in OpenVINO's order, from the beginning of the call. Their
+lengths and order are measured; the position of the call's own time between them is not. The shapes
+of a node's inputs are those of the compiled model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ openvino = importlib.import_module("openvino")
 DEVICE = "CPU"
 #: Precision → the type in which the CPU plugin computes.
 HINTS = {"fp32": "f32", "amp-bf16": "bf16"}
-#: NumPy measures the peaks, because OpenVINO's own matmuls need a graph.
+#: NumPy measures the peak rates (FLOP/s, bytes/s), because OpenVINO's own matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

@@ -19,7 +19,8 @@ from pytensor.link.vm import VMLinker
 from lstmprof.capture.worker.loops import _cpu, _symbolic
 
 BACKEND = "CVM"
-#: As in ``_cpu``: PyTensor runs on the CPU, and NumPy measures the peaks.
+#: The same as in ``_cpu``: PyTensor runs on the CPU, and NumPy measures the peak rates (FLOP/s,
+#: bytes/s).
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

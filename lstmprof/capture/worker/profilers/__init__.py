@@ -32,7 +32,7 @@ class Profiler:
     title = "steps"  # name of the profile's file
     # another process records, and the profile's file appears after this process has ended
     is_outside = False
-    tells_shapes = False  # it can record input shapes of ops with the option ``with_shapes``
+    tells_shapes = False  # can record input shapes (option ``with_shapes``)
     with_shapes = False
 
     @property
@@ -75,8 +75,10 @@ class Profiler:
         return None
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return where the cost of recording lies in a call of ``trivial``; None if the profiler
-        does not show it.
+        """Return how the cost of recording a call of ``trivial`` divides (before, inside, after an
+        event).
+
+        Return None if the profiler does not show it.
         """
         return None
 

@@ -101,8 +101,10 @@ class TorchProfiler(Profiler):
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return where the cost lies, from a short session; None if its times are whole
-        microseconds.
+        """Return how the cost of recording an event divides (before, inside, after it), measured in
+        a short profiler session.
+
+        Return None if the profiler's times are whole microseconds, which are too coarse.
         """
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
@@ -201,8 +203,10 @@ def keep_profiler_attached() -> None:
 
 
 def places_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Return where the cost of recording lies, from the events of ``item`` calls and of empty
+    """Return how the cost of recording divides, from the events of ``item`` calls and of empty
     ranges.
+
+    Return None if times are whole microseconds, or if events are missing.
     """
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:

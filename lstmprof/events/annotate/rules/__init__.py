@@ -1,8 +1,8 @@
 """The ordered table of rules that classify work by the names of ops and kernels.
 
-The first matching rule decides. An op rule without a category means that the op only arranges work
-(a view, a wrapper, an autograd node). The next enclosing op then decides the category of a kernel
-that the op launched. Source: docs/ledger.md; the names are from profiles.
+The first matching rule decides. An op rule without a category means that the op only calls other
+ops (a view, a wrapper, an autograd node). The category of a kernel that such an op launched comes
+from the next enclosing op. Source: docs/ledger.md; the names are from profiles.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: Rules for events whose name alone does not decide.
+#: Rules for events whose name alone does not decide, such as a copy that may be a cast.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")

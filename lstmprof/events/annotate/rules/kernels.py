@@ -19,7 +19,8 @@ from lstmprof.numbers import MANGLED, unmangled
 
 #: Text that demanglers write for an anonymous namespace or type.
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
-#: Suffix of a symbol, written by a compiler (``[clone .kd]``) or by AMD's code object loader.
+#: Suffixes of a symbol that a compiler (``[clone .kd]``) or AMD's code object loader (``.kd``)
+#: writes.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
 #: Text before the first name in encoded template arguments: numbers, built-in types.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
@@ -49,8 +50,8 @@ class KernelName:
     """The parts of a kernel's name.
 
     ``qualified`` is the function with its namespaces. ``runs`` is the function that a wrapper
-    kernel runs, or the template arguments of an elementwise kernel. ``template`` has all template
-    arguments.
+    kernel runs, or the template arguments of an elementwise kernel; it is empty for other kernels.
+    ``template`` has all template arguments.
     """
 
     qualified: str
@@ -165,13 +166,14 @@ def is_product(kernel: str) -> bool:
     partial sums, and for kernels whose names do not show the work.
     """
     name = kernel_name(kernel)
-    # Some kernels of cuBLAS are called only ``kernel``: internal::gemvx::kernel.
+    # Some kernels of cuBLAS are called only ``kernel``, so their namespaces must decide:
+    # internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.own == "kernel" else name.own
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.own) is None
 
 
-#: XLA's autotuner runs these kernels beside each candidate kernel; their ``op_name`` is that of the
-#: candidate.
+#: XLA's autotuner runs these kernels next to each candidate kernel that it times; their ``op_name``
+#: is that of the candidate.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
@@ -179,15 +181,16 @@ AUTOTUNER_CHECK = Rule(
     "an autotuner compares buffers",
 )
 AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
-#: ROCm runs hipMemset and hipMemcpy as kernels; in CUDA profiles, they are not kernels.
+#: ROCm runs hipMemset and hipMemcpy as kernels; in CUDA profiles, memset and memcpy are no kernels.
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: The names of these kernels decide even inside another op, because that op did not request them.
+#: The names of these kernels decide even inside another op, because they are not the op's own work.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
-#: Copies between tensors of one device; many ops begin or end with such a copy. If a copy casts,
-#: ATen's kernel has a template argument for casting loads and stores. Source: ATen's Loops.cuh.
+#: Kernels that copy between tensors of one device; many ops begin or end with such a copy. If a
+#: copy casts, ATen's kernel has a template argument for casting loads and stores. Source: ATen's
+#: Loops.cuh.
 ATEN_CAST = Rule(
     "cast",
     "torch",
@@ -204,7 +207,7 @@ ATEN_COPY = Rule(
     r"|direct_copy.*LoadWithoutCast|chunk_cat_cuda|no_cast_kernel",
     "an elementwise copy that keeps the type",
 )
-#: A copy or a cast; before 2022, both had the same name in PyTorch.
+#: Kernel that copies or casts; before 2022, PyTorch had one name for both.
 ATEN_COPY_OF_SOME_SORT = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )

@@ -33,7 +33,7 @@ CATEGORIES = (
 class Rule:
     """One row of the table of rules: names that match ``expression`` have the ``category``.
 
-    ``category`` is None if an op only arranges work. ``reason`` is shown to users.
+    ``category`` is None if an op only calls other ops. ``reason`` is shown to users.
     """
 
     category: str | None

@@ -13,8 +13,8 @@ def _torch(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: An op that no other rule matches, usually of a library such as torchvision. Kernel rules then
-#: classify the op by its own name, and each kernel that the op launches by the kernel's name.
+#: An op that no other rule matches, usually of a library such as torchvision. Then the op and each
+#: kernel that it launches are classified by the kernel rules, each by its own name.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
@@ -33,7 +33,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     Rule("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
     Rule("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
     _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
-    # Wrappers: the op inside does the work.
+    # Wrappers: the op that they call does the work.
     _torch(None, r"linear|matmul|einsum|tensordot|conv[123]d|_?convolution", "calls the real op"),
     _torch(None, r"lstm(?:_cell)?|gru(?:_cell)?|rnn_\w+", "calls the cell's ops"),
     _torch(None, r"batch_norm|_batch_norm_impl_index|layer_norm|group_norm", "calls native_*_norm"),
@@ -156,7 +156,7 @@ _ALONE = rf"triton_poi_fused_(?:{_VIEW}_)*"
 #: Prefix of the names of Inductor's C++ kernels for CPUs; graphs may be numbered.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
-#: Inductor's kernel names begin with the sort of kernel (pointwise, reduction, persistent
+#: Inductor's kernel names begin with the type of kernel (pointwise, reduction, persistent
 #: reduction, template), followed by the ops that the kernel computes.
 _INDUCTOR = (
     ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
