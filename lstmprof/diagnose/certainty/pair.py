@@ -24,8 +24,8 @@ from lstmprof.numbers import count, milliseconds
 #: Steps that differ by a smaller share count as equal.
 EQUAL_SHARE = 0.02
 #: Two steps do the same work if their calls differ by at most this share of all calls. Chosen by
-#: hand: 15 pairs of captures of each of four programs, quiet and loaded, did not differ at all; x[t]
-#: and x.unbind(0) in a loop over 100 LSTM cells differ by 6 %.
+#: hand: 15 pairs of captures of each of four programs, quiet and loaded, did not differ at all.
+#: x[t] and x.unbind(0) in a loop over 100 LSTM cells differ by 6 %.
 SAME_SHARE = 0.02
 #: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops (``leaves_out``). Measured: the
 #: 15 pairs of six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
