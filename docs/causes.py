@@ -32,8 +32,9 @@ Each entry has these lines:
 - **Frameworks:** the frameworks for which lstmprof looks for this cause.
 - **Can be the reason for time in:** one or more [kinds of time](diagnosis.md#kinds-of-time), such
   as launch, dispatch or matmul. lstmprof looks for the cause only if the step spends time in one.
-- **Saves at most:** an upper bound of the time per step that the fix saves. It is unknown if no
-  profile shows this time. "Minus the time of …" names the work that replaces the slow work.
+- **Saves:** the time per step that the fix saves: an upper bound for a GPU, about this time for a
+  CPU. It is unknown if no profile shows this time. "Minus the time of …" names the work that
+  replaces the slow work.
 - **Example:** a profile in which lstmprof found the cause, with the evidence that it printed.
   "The fix: 15.3 → 2.7 ms per step" is the length of a step before and after the fix.
 
@@ -83,7 +84,7 @@ def _entry(row: Remedy) -> Iterator[str]:
     kinds = "any kind" if set(row.kinds) == set(KINDS) else ", ".join(map(shown, row.kinds))
     yield f"- **Can be the reason for time in:** {kinds}."
     minus = f", minus the time of {row.instead}" if row.instead else ""
-    yield f"- **Saves at most:** {row.saves or 'unknown'}{minus}."
+    yield f"- **Saves:** {row.saves or 'unknown'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if row.example is not None:
         gain = f". The fix: {row.example.gain}" if row.example.gain else ""
