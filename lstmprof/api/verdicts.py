@@ -46,7 +46,7 @@ VERDICTS = (
     ),
     Column.text("cause", "what in the code takes the time", "it is unknown"),
     Column.text("fix", "what to change first", "no fix fits"),
-    Column.integer("saves_ns", "time per step that the fix saves, at most", "it is unknown"),
+    Column.integer("saves_ns", "time that the fix saves; on a GPU at most", "it is unknown"),
     Column.text("certainty", "certainty of the cause: measured, likely or unknown"),
     Column.text("sentence", "the verdict in one sentence"),
 )

@@ -85,10 +85,10 @@ class CleanLane:
     """The clean step of one device of a rank, or of the host if ``device`` is None.
 
     ``windows`` (start and end of each step) and ``stretches`` (time intervals, each in one part of
-    the breakdown) use a clock that runs only in clean time. ``span`` is the length of the clean
-    step with its 95 % interval; ``parts`` has such a length for each part. ``recording`` is the
-    time that the profiler took, None if another tool recorded the profile. ``rare`` lists events
-    that occur, or take long, in some steps only.
+    the breakdown) have times from which recording and disturbances are removed. ``span`` is the
+    length of the clean step with its 95 % interval; ``parts`` has such a length for each part.
+    ``recording`` is the time that the profiler took, None if another tool recorded the profile.
+    ``rare`` lists events that occur, or take long, in some steps only.
     """
 
     rank: int | None
@@ -130,9 +130,10 @@ class CleanLane:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Convert times of the profile to clean times: a piecewise linear map.
+    """Convert times of the profile to clean times.
 
-    Each time interval of a step is one piece. ``clean_ns`` are the clean times of ``knots_ns``.
+    ``knots_ns`` are the starts and ends of the time intervals of a step, ``clean_ns`` the clean
+    times of these. The clean time of another moment is interpolated linearly.
     """
 
     knots_ns: Ints

@@ -71,9 +71,10 @@ def _launches_unseen_work(events: EventTable) -> Flags:
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return ``threads.innermost`` of each thread in ``rows``, concatenated.
+    """Return the innermost event at each time, for one thread of ``rows`` after another.
 
-    Shifts the times of each thread behind those of the previous thread, so that one pass is enough.
+    The times of each thread are moved to after those of the previous thread, so that one call of
+    ``threads.innermost`` is enough for all threads.
     """
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]

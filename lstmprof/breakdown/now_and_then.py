@@ -26,9 +26,9 @@ RARE_SHARE = 0.5
 LEAST_RARE_SHARE = 0.02
 #: An event is long in a step if it takes more than this many times its usual time.
 LONG = 3
-#: An event that is long in some steps is listed if its extra time is at least ``MOST`` of the extra
-#: time of all steps, and at least ``BEYOND`` × u of it, where u is the event's usual share of a
-#: step. The second condition is needed because preemptions hit the longest op most often.
+#: An event that is long in some steps is listed if its share of the extra time of all steps is at
+#: least ``MOST``, and at least ``BEYOND`` times its usual share of a step. The second condition is
+#: needed because preemptions hit the longest op most often.
 MOST, BEYOND = 0.5, 4
 #: The name of the time of a step in which no op runs.
 BETWEEN = "Python between the ops"

@@ -154,7 +154,7 @@ class Recorded:
 
 
 def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> Recorded:
-    """Return what was recorded around each of the time intervals ``stretches``.
+    """Return how many events were recorded in each of the time intervals ``stretches``.
 
     ``own_ranges``: count the capture's own ranges separately from the framework's events. The count
     is 0 for the idle time of a device that a faster host would not shorten.

@@ -116,9 +116,9 @@ class SlotTimes:
     def beyond(self, longest_ns: float) -> Flags:
         """Return a mask of the slots that only occur in steps with much extra work.
 
-        Extra work is the slots that at most half of the steps have; much means longer than
-        ``longest_ns``. If ``longest_ns`` is the longest timed iteration, no timed iteration did
-        this work. An example is the first call of an evaluation, which compiles it.
+        Slots that at most half of the steps have are extra work. A step has much of it if they take
+        longer than ``longest_ns``. If ``longest_ns`` is the longest timed iteration, no timed
+        iteration did this work. An example is the first call of an evaluation, which compiles it.
         """
         some = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), some[self.slot_of_cell]
@@ -203,10 +203,10 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cut(self, times: Floats) -> Floats:
-        """Return a time for each cell: ``times`` of its slot if the slot is busy time.
+        """Return a time for each cell, so that the mean of each slot is its value in ``times``.
 
-        The idle times of a slot are limited to one length, so that their mean is ``times``. If they
-        are too short for that, they are scaled.
+        In a busy slot, every cell gets the mean. In an idle slot, the cells that are longer than
+        some length are cut to that length. If the cells are too short for that, they are scaled.
         """
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
@@ -240,8 +240,9 @@ Z95 = 1.96
 #: Standard deviation of the natural logarithm of the step time, between processes that run the same
 #: code with one thread on a quiet machine. Measured on 25 processes of torch-lstmcell-fused.
 BETWEEN_PROCESSES = 0.03
-#: The same for code with several threads on a CPU, two of which may share a core. Measured on four
-#: quiet processes of two PyTorch scripts each, with two threads on two CPUs: 0.20 and 0.23.
+#: The same deviation for code with several threads on CPUs, as two threads may share a core.
+#: Measured on two PyTorch scripts with two threads on two CPUs, four quiet processes each: 0.20 and
+#: 0.23.
 BETWEEN_THREADED = 0.2
 #: With at least this many processes, ``BETWEEN_PROCESSES`` is used even for several threads,
 #: because the resampled processes already show how much processes differ.

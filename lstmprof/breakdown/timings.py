@@ -159,9 +159,10 @@ class Iterations:
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one CPU thread did all the work; the process's CPU time is then its own.
+        """Return whether one CPU thread did all the work.
 
-        It is False for the user's own code, which may wait for data and have other threads.
+        If so, the CPU time of the process is the CPU time of this thread. It is False for the
+        user's own code, which may wait for data and have other threads.
         """
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1

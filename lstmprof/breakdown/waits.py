@@ -43,7 +43,7 @@ class Lane:
     row: Ints
     launch: Ints  # row of the launch; ``NONE`` if unknown
     returned_ns: Ints  # end of the launch call, if the launch is known
-    busy: Segments  # ``owner`` is a row of events
+    busy: Segments  # ``owner`` is the row of the activity
 
 
 def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
@@ -225,7 +225,7 @@ def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> F
 def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
     """Return starts and ends of the times in which host events may show what a device waits for.
 
-    One more interval comes after all time.
+    An interval after all events is added, so that a search always finds an interval.
     """
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))

@@ -59,7 +59,7 @@ LEAST_SHARE = 0.01
 #: Largest number of listed events that occur in some steps only.
 MOST_RARE = 3
 #: A run's first step counts as long if it takes longer than the first step of the other run by at
-#: least this many steps.
+#: least the time of this many steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),

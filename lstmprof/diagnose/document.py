@@ -70,7 +70,14 @@ class Fix(_Record, frozen=True):
     condition: Annotated[str, _is("what a profile must show for this fix")]
     framework: Annotated[str | None, _is("framework; null: the fix works in every framework")]
     saves_ns: Annotated[
-        int | None, _is("most time per clean step that the fix can save; null: unknown")
+        int | None, _is("time per clean step that the fix saves, see at_most; null: unknown")
+    ]
+    at_most: Annotated[
+        bool,
+        _is(
+            "whether saves_ns is an upper limit, as on a GPU; on a CPU it is the time of the work "
+            "that the fix removes"
+        ),
     ]
     measured_ns: Annotated[
         int | None,

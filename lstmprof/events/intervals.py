@@ -79,8 +79,8 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values, sorted, and for each value its position among them.
 
-    A merge sort takes a tenth of the time of ``np.unique``, because the starts are sorted, and the
-    ends nearly.
+    A merge sort takes a tenth of the time of ``np.unique`` here, because the callers pass values
+    that are already sorted, or nearly so.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]

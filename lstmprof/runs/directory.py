@@ -284,7 +284,7 @@ def sweep(out: Path) -> None:
     """
     for partial in left_in(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
-            with suppress(OSError):  # another process was faster
+            with suppress(OSError):  # another process has already restored it
                 if not (out / old.name).exists():
                     old.rename(out / old.name)
         remove(partial)

@@ -81,8 +81,8 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
     """Return two arrays with one entry per event: the index of its call, or ``NONE``.
 
     The first array is for events of forward passes, the second for backward passes. In profiles
-    with device activities, only activities have a call: their own if ``calls`` lists them, else the
-    call of the op that launched them.
+    with device activities, only activities have a call: the one that lists the activity, else that
+    of the op that launched it.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)

@@ -61,7 +61,7 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
 
 
 def _is_whole(sorts: Sequence[int]) -> bool:
-    """Return whether these ops are a whole LSTM cell: a sigmoid, two tanh, and a tanh last."""
+    """Return whether these ops are a whole LSTM cell: a sigmoid and two tanh, one of them last."""
     return SIGMOID in sorts and sorts.count(TANH) >= 2 and sorts[-1] == TANH
 
 

@@ -125,7 +125,7 @@ _MOST_TURNS = 4
 class Calls:
     """Find the ops and calls that vanish with some work; arrays have one entry per event.
 
-    Work are activities, and ops that compute on the host.
+    Work is activities, and ops that compute on the host.
     """
 
     def __init__(self, step: StepRows) -> None:
@@ -248,7 +248,10 @@ class Calls:
         return np.asarray(marks != NONE, dtype=np.bool_)
 
     def _with_around(self, gone: Flags) -> Flags:
-        """Add to ``gone`` its work, the calls that issued no other work, and all events inside."""
+        """Add to ``gone`` the work of its calls, and calls around this work without other work.
+
+        All events inside these calls are added, too.
+        """
         calls = gone & self.is_call
         issued_by_gone = self._beneath(calls)
         work = self.works & (gone | issued_by_gone[np.maximum(self.issuer, 0)])

@@ -207,7 +207,10 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether the replay computed ``node`` before ``than``; else the walk never ends."""
+        """Return whether the replay computed ``node`` before ``than``.
+
+        Only such a node may come next on the path, or the walk could go in circles.
+        """
         on_device, number, offset_ns = node
         if offset_ns is not None:  # its start is known when the segment before it has been computed
             number = self._before[number]

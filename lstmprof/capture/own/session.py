@@ -14,6 +14,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional
 
 import lstmprof
 from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan, StepPasses, Steps
+from lstmprof.capture.own.sizes import ModuleSizes
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, shapes, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
@@ -147,6 +148,7 @@ class Session:
         #: Returns the inputs of ops. Arguments: the number of profiled steps in the run, and the
         #: number of profiled steps that ended after these.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
+        self._sizes: Optional[ModuleSizes] = None  # of PyTorch's modules
         self._steps: Optional[Steps] = None  # the generator of all passes; None when it has ended
         self._passes: Optional[StepPasses] = None
         self._in_step = False
@@ -185,6 +187,10 @@ class Session:
             self._passes = StepPasses(self.plan, profiler, str(scratch))
             self._steps = self._passes.around_steps()
             next(self._steps)
+            if "torch" in (self.framework or "") and "torch" in sys.modules:
+                self._sizes = ModuleSizes(sys.modules["torch"])
+                self._own.callback(self._sizes.close)
+                self.op_inputs = self._sizes.inputs
         except BaseException:
             self._steps = self._passes = None
             self._own.close()
@@ -234,6 +240,8 @@ class Session:
         if self._is_mine() and not self._in_step:
             self._in_step = True
             self._advance(None)
+            if self._sizes is not None:
+                self._sizes.step_begins(self.profiling)
 
     def step_end(self, outcome: Any = None) -> None:
         """Wait for the device, then end the current step; do nothing outside of a step.
@@ -247,7 +255,11 @@ class Session:
         if self._is_mine() and self._in_step:
             self._in_step = False
             self.steps += 1
+            if self._sizes is not None:
+                self._sizes.step_ends()
             self._advance(outcome)
+            if self._sizes is not None and not self.profiling:
+                self._sizes.close()
 
     def phase(self, name: str) -> ContextManager[Any]:
         """Return a context manager that names a part of the step: ``with session.phase("input"):``.

@@ -115,7 +115,8 @@ class Watch:
         self.steps = self.found_by = 0
         self.path: Optional[Path] = None  # a session has a path; a watch has several sessions
         self.reason: Optional[str] = None
-        self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
+        #: Replaces ``Session.op_inputs``, if it is set.
+        self.op_inputs: Optional[Callable[[int, int], Iterable[Any]]] = None
         self.measured = self.is_over = False
         self._batches, self._quiet, self._report = batches, quiet, report
         self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
@@ -337,12 +338,13 @@ class Watch:
             writer=self.writer,
             facts=dict(self.facts),
         )
-        session.op_inputs = lambda count, later: self.op_inputs(count, later)
         try:
             session.begin()
         except LstmprofError as error:
             self._no_run(session, why, "cannot profile: {}".format(error))
             return
+        if self.op_inputs is not None:
+            session.op_inputs = self.op_inputs
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:

@@ -62,7 +62,8 @@ def _end_by(error: BaseException) -> NoReturn:
         atexit._run_exitfuncs()  # Python also does this before it kills itself
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        raise SystemExit(128 + signal.SIGINT) from None  # the first process of a container lives on
+        # The first process of a container ignores the signal.
+        raise SystemExit(128 + signal.SIGINT) from None
     raise SystemExit(1) from None
 
 

@@ -14,10 +14,9 @@ import functools
 import sys
 import threading
 from collections import Counter
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
-from lstmprof.capture.script.sizes import ModuleSizes
-from lstmprof.capture.worker.shapes import StepInputs
+from lstmprof.capture.own.sizes import has_compiled
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
 #: A module that runs more often per step than this belongs to a loop, and gets no range.
@@ -32,8 +31,7 @@ Safely = Callable[..., Any]
 class TorchRanges:
     """The ranges of profiled steps; ``set`` adds or removes the hooks.
 
-    ``steps`` counts profiled steps that began, ``ended`` those that ended, and ``backwards`` their
-    backward passes.
+    ``steps`` counts profiled steps, and ``backwards`` their backward passes.
     """
 
     def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
@@ -47,14 +45,7 @@ class TorchRanges:
         # torch.compile traces the hooks, too; they must do nothing while it compiles
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", _never)
-        self.backwards = self.steps = self.ended = 0
-        self.sizes = ModuleSizes(torch)
-
-    def sizes_of(self, count: int, later: int) -> Iterator[StepInputs]:
-        """Yield the inputs of recurrent ops in the run's ``count`` profiled steps, after which
-        ``later`` more profiled steps ended.
-        """
-        return self.sizes.of_steps(self.ended - later - count + 1, count)
+        self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
         """Add or remove hooks before the next step, which is a profiled one if ``profiling``."""
@@ -96,7 +87,7 @@ class TorchRanges:
         loader = sys.modules.get("torch.utils.data.dataloader")
         if loader is not None:
             self._wrap(loader._BaseDataLoaderIter, "__next__", INPUT)
-        if not _compiled():
+        if not has_compiled():
             module = torch.nn.modules.module
             for hook in (
                 module.register_module_forward_pre_hook(
@@ -128,7 +119,6 @@ class TorchRanges:
     def _module_begins(self, module: Any, arguments: Any) -> None:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
-        self.sizes.note(self.steps, module, arguments)
         # an optimizer may call forward, loss and backward itself
         if not self._open or self._open[-1][0] is OPTIMIZER:
             of = self._torch.nn.modules.loss._Loss
@@ -163,9 +153,3 @@ class _ModuleCall:
 
 def _never() -> bool:
     return False
-
-
-def _compiled() -> bool:
-    """Return whether torch.compile has compiled something in this process."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return bool(counters and counters.get("frames"))

@@ -152,9 +152,7 @@ class Watching:
             self._reported = True
             return None
         if source.startswith("torch") and "torch" in sys.modules:
-            ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
-            self.session.op_inputs = ranges.sizes_of
-            self._ranges = ranges
+            self._ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
         elif self.session.framework == "tensorflow":
             self.session.op_inputs = lambda count, later: self.sizes.inputs()
         return _Ranged(self.session, self._ranges)
@@ -292,7 +290,6 @@ class _Ranged:
         """End open ranges, and the step."""
         if self._ranges is not None:
             self._ranges.close(None)
-            self._ranges.ended = self._ranges.steps
         self._session.step_end(outcome)
         if self._ranges is not None and not self._session.profiling:
             self._ranges.set(False)

@@ -144,7 +144,7 @@ def page_fault_ns() -> Optional[float]:
     with mmap.mmap(-1, FRESH_BYTES) as memory:
         small = getattr(mmap, "MADV_NOHUGEPAGE", None)
         if small is not None and hasattr(memory, "madvise"):
-            with contextlib.suppress(OSError):  # a kernel without huge pages
+            with contextlib.suppress(OSError):  # a Linux kernel without huge pages
                 memory.madvise(small)
         before, began_ns = usage(SELF), time.thread_time_ns()
         for place in range(0, FRESH_BYTES, page):

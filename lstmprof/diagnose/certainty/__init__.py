@@ -107,7 +107,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         why = f"take equally long: {_lengths(fast, slow)}, at most {percent(EQUAL_SHARE)} apart"
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or structure.fewer or not structure.certain):
-        calls = "make the same calls and " if structure.same else ""
+        calls = f"make {structure.calls} and " if structure.same else ""
         why = f"{calls}may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
@@ -155,7 +155,7 @@ def _outcome_of_same_work(
             return Outcome("found", cause=finding, ratio=ratio)
     calls = because(slower) if slower is not None and slower in beyond else ""
     name = in_prose(labels(fast, slow)[1])
-    took = f"both make the same calls, which take {factor:.2f}× as long in {name}"
+    took = f"both make {structure.calls}, which take {factor:.2f}× as long in {name}"
     if calls:
         why = f"the same calls take longer, some by a larger factor than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):

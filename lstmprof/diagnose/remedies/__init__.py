@@ -143,9 +143,11 @@ class Advice:
     is the address of a page that explains it. ``framework`` is None if the fix works in every
     framework.
 
-    ``saves_ns`` is the most time per step that the fix can save, in ns; it is None if unknown.
-    ``instead`` names new work that takes an unknown part of ``saves_ns``; it is None if there is no
-    such work.
+    ``saves_ns`` is the time per step that the fix saves, in ns; it is None if unknown. If
+    ``at_most`` it is an upper limit, because a device may wait for other work instead. On a CPU it
+    is the time of the work that the fix removes: the step may gain more, if other work then finds
+    its data in the caches. ``instead`` names new work that takes an unknown part of ``saves_ns``;
+    it is None if there is no such work.
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
     fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
@@ -166,6 +168,7 @@ class Advice:
     measured_ns: int | None = None
     measured_with: str | None = None
     gain_ns: int | None = None
+    at_most: bool = True
 
     def __repr__(self) -> str:
         return f"<Advice {self.name}: {self.fix}" + (f"; {self.gain}>" if self.gain else ">")
@@ -174,7 +177,7 @@ class Advice:
     def worth_ns(self) -> int:
         """Return the time per step that the fix saves, in ns.
 
-        The time is measured if possible, else an upper limit, else 0 (unknown).
+        The time is measured if possible, else ``saves_ns``, else 0 (unknown).
         """
         return self.gain_ns or self.saves_ns or 0
 
@@ -187,7 +190,8 @@ class Advice:
         if self.saves_ns is None:
             return ""
         minus = f", minus the time of {self.instead}" if self.instead else ""
-        return f"saves up to {milliseconds(self.saves_ns)} ms{minus}"
+        about = "up to" if self.at_most else "about"
+        return f"saves {about} {milliseconds(self.saves_ns)} ms{minus}"
 
     @property
     def sentence(self) -> str:
@@ -265,6 +269,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         source=match.source or _source(remedy, framework),
         implementation=match.implementation,
         instead=remedy.instead,
+        at_most=finding.slow.device is not None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from lstmprof import implementations
 from lstmprof.diagnose import causes
@@ -28,7 +29,7 @@ from lstmprof.diagnose.remedies.rows import (
     series_of_launches,
     times_called,
 )
-from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of, quantity
 
@@ -122,12 +123,7 @@ def fused_optimizer(f: Finding) -> Match | None:
     """
     if _is_fused(f.slow) or not _can_fuse(f.slow):
         return None
-    optimizing = [
-        c
-        for c in f.contributors
-        if "optimizer" in (c.part, c.purpose) or _OPTIMIZER.search(c.name or "")
-    ]
-    saves = sum(c.ns for c in optimizing)
+    saves = _optimizing_ns(f.contributors)
     if f.kind in causes.WAITS and f.slow.device is not None:
         series, kernels = series_of_launches(f), counted(f.slow, "kernels")
         updates = sum(r["count"] for r in _of_optimizer(f.slow)) / f.slow.steps
@@ -136,7 +132,18 @@ def fused_optimizer(f: Finding) -> Match | None:
         saves = round(series * min(updates / max(kernels, 1.0), 1.0))
     elif 2 * saves < sum(c.ns for c in f.contributors):
         return None
+    elif f.slow.device is None:
+        saves = _optimizing_ns(f.slow.contributors)
     return Match(f"the optimizer takes {in_ms(f.slow, saves)}", saves)
+
+
+def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
+    """Return the time of those ``contributors`` that are parts of the optimizer, in ns."""
+    return sum(
+        c.ns
+        for c in contributors
+        if "optimizer" in (c.part, c.purpose) or _OPTIMIZER.search(c.name or "")
+    )
 
 
 def _of_optimizer(profile: StepProfile) -> list[dict[str, int]]:
@@ -284,6 +291,7 @@ FUSED_OPTIMIZER = Remedy(
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     saves="the time of the optimizer",
+    of_several=True,
     instead="the fused optimizer",
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),

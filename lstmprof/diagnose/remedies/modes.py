@@ -242,7 +242,7 @@ COMPUTE_ONCE = Remedy(
     "linear …)",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the forward ops in the backward pass",
+    saves="the time of the backward nodes that run these ops, with the Python code around the ops",
     of_several=True,
     decide=from_facts(
         lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"

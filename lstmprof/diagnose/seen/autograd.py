@@ -9,6 +9,7 @@ do hooks of modules and parameters. A forward op inside a node is a recomputatio
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -63,9 +64,19 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
-    """Return forward ops that the backward pass computes again, one fact per op name."""
-    inside = lane.inside(lane.events_named(_NODE.match)) != NONE
-    return lane.spent_in(lane.events_named(_FORWARD.match) & inside)
+    """Return forward ops that the backward pass computes again, one fact per op name.
+
+    Their time is that of the backward nodes in which they run, shared among the names by count: it
+    includes the Python code of checkpointing, and nodes inside these nodes do not count.
+    """
+    node = lane.inside(lane.events_named(_NODE.match))
+    forward = lane.events_named(_FORWARD.match) & (node != NONE)
+    facts = lane.spent_in(forward)
+    rows = np.flatnonzero(forward)
+    again = np.isin(node, np.unique(node[rows])) & (node != NONE)
+    ns = int(lane.spent_ns[again].sum()) / lane.steps
+    number = sum(fact.count for fact in facts)
+    return tuple(replace(fact, ns=round(ns * fact.count / number)) for fact in facts)
 
 
 def growing(lane: Lane) -> tuple[int, int] | None:

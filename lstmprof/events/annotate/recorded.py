@@ -106,7 +106,8 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
     If a rank has processes that ran one after the other, the whole table is in memory.
     """
-    from lstmprof.events.annotate.stored_annotation import deciding_events  # it imports the rules
+    # Imported here, because commands that read a stored run do not need the rules for categories.
+    from lstmprof.events.annotate.stored_annotation import deciding_events
 
     deciding = events.once(deciding_events)
     ranks = deciding.ranks()

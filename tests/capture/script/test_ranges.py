@@ -42,7 +42,7 @@ def phases() -> Phases:
 def ranges(phases: Phases, monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchRanges]:
     """In profiled steps; its hooks are those of the whole process."""
     # Other tests of this process may have compiled a module.
-    monkeypatch.setattr(sys.modules[TorchRanges.__module__], "_compiled", lambda: False)
+    monkeypatch.setattr(sys.modules[TorchRanges.__module__], "has_compiled", lambda: False)
     found = TorchRanges(torch, phases, called)
     found.set(True)
     yield found

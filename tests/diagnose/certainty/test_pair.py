@@ -78,13 +78,15 @@ def test_the_same_calls_are_the_same_structure_whatever_they_take() -> None:
 @pytest.mark.parametrize(
     ("calls", "same"),
     [
-        ([("mm", 100, 10), ("add", 10, 82)], True),  # a profiler left out 8 of 100
-        ([("mm", 100, 10), ("add", 10, 78)], False),
+        ([("mm", 100, 10), ("add", 10, 88)], True),  # a profiler left out 2 of 100
+        ([("mm", 100, 10), ("add", 10, 86)], False),
         ([("mm", 100, 10), ("sub", 10, 90)], False),
         ([], False),
     ],
 )
-def test_counts_that_differ_by_a_tenth_are_another_structure(calls: Any, same: bool) -> None:
+def test_counts_that_differ_by_more_than_a_few_percent_are_another_structure(
+    calls: Any, same: bool
+) -> None:
     fast, slow = ran(("mm", 100, 10), ("add", 10, 90)), ran(*calls)
     assert structure_of(fast, slow).same is same
     assert structure_of(slow, fast).same is same

@@ -262,10 +262,12 @@ def test_what_a_forward_pass_is_made_of_is_computed_again_inside_of_a_backward_n
         event("op", f"{node}CheckpointFunctionBackward", 20, 40),
         event("op", "aten::linear", 22, 30),
         event("op", "aten::mm", 31, 35),
+        event("op", f"{node}AddmmBackward0", 36, 38),
         event("op", f"{node}AddmmBackward0", 50, 60),
         event("op", "aten::mm", 51, 59),
     ]
-    assert seen(*rows, device=None).recomputed == (Fact("aten::linear", 8 * MS, 1),)
+    # all of the first node counts, but not the node inside it
+    assert seen(*rows, device=None).recomputed == (Fact("aten::linear", 18 * MS, 1),)
 
 
 def test_of_a_product_of_a_batch_of_matrices_the_sizes_are_the_matrices() -> None:

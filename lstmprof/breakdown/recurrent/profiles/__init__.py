@@ -30,7 +30,7 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 class _Family:
     """Recurrent kernels of one library, by kernel name; ``a_cell``: one kernel runs one cell.
 
-    They serve profiles that have only kernels: from Nsight Systems, nvprof, or of the GPU only.
+    Used for profiles that have only kernels: from Nsight Systems, nvprof, or of the GPU only.
     Kernel names show the cell and the pass (``_fp``, ``_bp``), but not where a call begins, and no
     sizes.
     """

@@ -115,7 +115,10 @@ def repeats(
 
 
 def _stretches(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, number of entries) of each longest part of ``codes`` with a period."""
+    """Yield (start, period, number of entries) of each periodic part of ``codes``.
+
+    A part is as long as possible, and has at least ``least`` periods.
+    """
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

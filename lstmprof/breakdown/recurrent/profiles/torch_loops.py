@@ -282,9 +282,8 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool
 def _units_of_gates(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
     """Return the cells that these matmuls show if each computes all gates of a cell.
 
-    Activations do not matter.
-
-    ``places`` are indices of tokens. The result is empty if the tokens contain a cell op.
+    Activations do not matter. ``places`` are indices of tokens. The result is empty if the tokens
+    contain a cell op.
     """
     at = np.array(places)
     sorts = tokens.sorts[at]
@@ -377,7 +376,7 @@ class _Run:
         return in_words(self.sorts)
 
     def _last_op(self) -> int:
-        """Return the position in ``ops`` of the tokens of the loop's last op.
+        """Return the position of the loop's last op among the ``ops`` of its thread.
 
         Ops between two repetitions belong to the loop. Ops after the last repetition belong to it
         as long as they have the same names as the ops after the repetition before.

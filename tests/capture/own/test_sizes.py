@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lstmprof as lp
 from lstmprof.breakdown.recurrent.network import Network
 from lstmprof.breakdown.recurrent.profiles import recurrent_calls
 from lstmprof.capture.op_inputs import with_inputs
-from lstmprof.capture.script.sizes import ModuleSizes
+from lstmprof.capture.own import passes, sizes as sizes_of_layers
+from lstmprof.capture.own.sizes import ModuleSizes
 from lstmprof.capture.worker.shapes import written
 from lstmprof.events.annotate import annotated
 from lstmprof.formats import read
 
 torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may have compiled models; then there would be no hook."""
+    monkeypatch.setattr(sizes_of_layers, "has_compiled", lambda: False)
 
 
 def packed(*lengths: int) -> Any:
@@ -28,12 +37,18 @@ def networks(folder: Path, steps: list[Any], sizes: ModuleSizes | None) -> list[
     path = folder / "profile.pt.trace.json"
     with torch.profiler.profile(record_shapes=sizes is None) as profile:
         for step in steps:
+            if sizes is not None:
+                sizes.step_begins(True)
             with torch.profiler.record_function("step"):
                 step()
+            if sizes is not None:
+                sizes.step_ends()
+    if sizes is not None:
+        sizes.close()
     profile.export_chrome_trace(str(path))
     events = annotated(read(path).events, captured=True)
     if sizes is not None:
-        inputs = sizes.of_steps(1, len(steps))
+        inputs = sizes.inputs(len(steps), 0)
         events = with_inputs(events, Path(str(written(inputs, str(folder / "shapes.json")))))
     return [call.network for call in recurrent_calls(events)]
 
@@ -55,19 +70,9 @@ def networks(folder: Path, steps: list[Any], sizes: ModuleSizes | None) -> list[
 def test_a_layer_has_the_sizes_that_recorded_shapes_show(
     module: Any, inputs: list[Any], tmp_path: Path
 ) -> None:
-    sizes = ModuleSizes(torch)
-
-    def note(number: int) -> Any:
-        def step() -> None:
-            sizes.note(number + 1, module, (inputs[number],))
-            module(inputs[number])
-
-        return step
-
-    steps = [note(number) for number in range(len(inputs))]
+    steps = [functools.partial(module, each) for each in inputs]
     expected = networks(tmp_path, steps, None)
-    sizes = ModuleSizes(torch)
-    seen = networks(tmp_path, steps, sizes)
+    seen = networks(tmp_path, steps, ModuleSizes(torch))
     assert None not in (seen[0].time_steps, seen[0].batch, seen[0].hidden, seen[0].packed)
     assert seen == expected
 
@@ -76,14 +81,27 @@ def test_a_layer_has_the_sizes_that_recorded_shapes_show(
 def test_a_loop_of_cells_has_the_sizes_that_recorded_shapes_show(cell: Any, tmp_path: Path) -> None:
     module = cell(5, 7)
 
-    def step(sizes: ModuleSizes) -> None:
+    def step() -> None:
         state = None
         for _ in range(4):
-            sizes.note(1, module, (torch.ones(3, 5), state))
             state = module(torch.ones(3, 5), state)
 
-    sizes = ModuleSizes(torch)
-    expected = networks(tmp_path, [lambda: step(ModuleSizes(torch))], None)
-    seen = networks(tmp_path, [lambda: step(sizes)], sizes)
+    expected = networks(tmp_path, [step], None)
+    seen = networks(tmp_path, [step], ModuleSizes(torch))
     assert (seen[0].time_steps, seen[0].batch, seen[0].inputs, seen[0].hidden) == (4, 3, 5, 7)
     assert seen == expected
+
+
+def test_a_profile_of_ones_own_loop_has_sizes_though_shapes_are_expensive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "MOST_FOR_SHAPES", -2)
+    model, x = torch.nn.LSTM(5, 7), torch.ones(4, 3, 5)
+    with lp.profile(tmp_path / "run", quiet=True) as profile:
+        for _ in range(80):
+            model(x)
+            profile.step()
+    layers = lp.read(tmp_path / "run").table("layers").to_pandas()
+    columns = ["time_steps", "batch", "inputs", "hidden"]
+    assert layers[columns].to_numpy().tolist() == [[4, 3, 5, 7]]
+    assert not torch.nn.modules.module._global_forward_pre_hooks

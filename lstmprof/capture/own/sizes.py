@@ -1,0 +1,148 @@
+"""Record the sizes of recurrent layers from the calls of PyTorch's modules, as inputs of ops.
+
+A profile without shapes does not show the number of time steps of a layer. The input of the layer's
+module shows it, and noting that costs one list entry per call. ``breakdown.recurrent`` reads these
+inputs as if the profiler had recorded them. Source: torch/nn/modules/rnn.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from lstmprof.capture.worker.shapes import OpInputs, StepInputs
+
+#: The profiler's name of the element type of a packed sequence's batch sizes.
+_BATCH_SIZES = "long int"
+
+
+class _LayerCall(NamedTuple):
+    """One call of a recurrent module, in the profiled step number ``step``."""
+
+    step: int
+    module: Any
+    shape: Any
+    batch_sizes: Any  # for a packed sequence: the number of sequences per time step
+    dtype: str
+
+
+class ModuleSizes:
+    """The calls of recurrent modules in profiled steps, noted by a hook on all modules.
+
+    ``step_begins`` and ``step_ends`` are called for every step; the hook exists in profiled steps
+    only. It would make torch.compile compile a model again, so compiled models have no sizes.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        rnn = torch.nn.modules.rnn
+        self._recurrent = (rnn.RNNBase, rnn.RNNCellBase)
+        self._calls: list[_LayerCall] = []
+        self._begun = self._ended = 0  # profiled steps
+        self._hook: Any = None
+        self._thread: int | None = None
+
+    def step_begins(self, profiling: bool) -> None:
+        """Install or remove the hook before a step, which is a profiled one if ``profiling``."""
+        if not profiling:
+            self.close()
+            return
+        self._begun += 1
+        if self._hook is None and not has_compiled():
+            self._thread = threading.get_ident()
+            module = self._torch.nn.modules.module
+            self._hook = module.register_module_forward_pre_hook(self._note)
+
+    def step_ends(self) -> None:
+        """Note that the step has ended."""
+        self._ended = self._begun
+
+    def close(self) -> None:
+        """Remove the hook."""
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.remove()
+
+    def _note(self, module: Any, arguments: Any) -> None:
+        if isinstance(module, self._recurrent) and threading.get_ident() == self._thread:
+            with contextlib.suppress(Exception):  # the training goes on without this size
+                self._add(module, arguments)
+
+    def _add(self, module: Any, arguments: Any) -> None:
+        if not arguments:
+            return
+        data, batch_sizes = arguments[0], None
+        if isinstance(data, self._torch.nn.utils.rnn.PackedSequence):
+            data, batch_sizes = data.data, data.batch_sizes
+        dtype = self._dtype(data)
+        self._calls.append(_LayerCall(self._begun, module, data.shape, batch_sizes, dtype))
+
+    def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
+        """Yield (op name, shapes, types, step) of each recurrent op in the run's ``count`` profiled
+        steps, after which ``later`` more profiled steps ended. The yielded step counts from 0.
+        """
+        first = self._ended - later - count + 1
+        for call in self._calls:
+            if first <= call.step < first + count:
+                name, shapes, dtypes = (
+                    _of_cell(call) if hasattr(call.module, "weight_ih") else _of_layer(call)
+                )
+                yield name, shapes, dtypes, call.step - first
+
+    def _dtype(self, data: Any) -> str:
+        """Return the type in which the op computes, as the profiler names it: ``float16``."""
+        dtype = data.dtype
+        with contextlib.suppress(Exception):  # autocast has had several interfaces
+            kind = data.device.type
+            if self._torch.is_autocast_enabled(kind):
+                dtype = self._torch.get_autocast_dtype(kind)
+        return str(dtype).replace("torch.", "")
+
+
+def _of_layer(call: _LayerCall) -> OpInputs:
+    """Return (op name, shapes, types) of ``aten::lstm`` or a similar op; its inputs are data,
+    states, weights.
+    """
+    module, data = call.module, list(call.shape)
+    weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
+    directions = 2 if module.bidirectional else 1
+    width = getattr(module, "proj_size", 0) or module.hidden_size
+    shapes: list[Any] = [data]
+    dtypes = [call.dtype]
+    if call.batch_sizes is not None:
+        batch = int(call.batch_sizes[0])
+        shapes.append(list(call.batch_sizes.shape))
+        dtypes.append(_BATCH_SIZES)
+    elif len(data) == 3:
+        batch = data[0 if module.batch_first else 1]
+    else:  # a single sequence, which the op gets as a batch of one
+        batch, place = 1, 0 if module.batch_first else 1
+        data.insert(place, 1)
+    state = [module.num_layers * directions, batch, width]
+    memory = [*state[:2], module.hidden_size]
+    shapes += [[state, memory] if module.mode == "LSTM" else state, weights]
+    return "aten::" + module.mode.lower(), shapes, dtypes
+
+
+def _of_cell(call: _LayerCall) -> OpInputs:
+    """Return (op name, shapes, types) of ``aten::lstm_cell`` or a similar op; its inputs are data,
+    state, two weights.
+    """
+    module, data = call.module, list(call.shape)
+    if len(data) == 1:  # a single input, which the op gets as a batch of one
+        data.insert(0, 1)
+    state: Any = [data[0], module.hidden_size]
+    weights = [list(weight.shape) for weight in (module.weight_ih, module.weight_hh)]
+    gates = weights[0][0] // module.hidden_size
+    kind = {4: "lstm", 3: "gru"}.get(gates) or "rnn_" + module.nonlinearity
+    shapes = [data, [state, state] if kind == "lstm" else state, *weights]
+    return f"aten::{kind}_cell", shapes, [call.dtype]
+
+
+def has_compiled() -> bool:
+    """Return whether torch.compile has compiled something in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return bool(counters and counters.get("frames"))
