@@ -45,9 +45,10 @@ One row per event of the profiled steps. Times are int64 nanoseconds since `base
 Derived columns are computed from the others when a profile is read."""
 _COUNTERS = """\
 One row per value of a counter, if the profile has counters. Most counters are of memory; record
-them with `profile_memory=True` in `torch.profiler` or `--cuda-memory-usage=true` in Nsight Systems
-(TensorFlow and JAX need no option). Sorted by rank and time. A value holds until the next
-row with the same counter, device and allocator. In SQL: the table `counters`."""
+them with `profile_memory=True` in `torch.profiler`, PyTorch's memory snapshots, or
+`--cuda-memory-usage=true` in Nsight Systems (TensorFlow and JAX need no option). Sorted by rank and
+time. A value holds until the next row with the same counter, device and allocator. In SQL: the
+table `counters`."""
 _ITERATIONS = """\
 One row per iteration (step) that was timed without a profiler. Only runs of `lstmprof capture` and
 `lstmprof run` have this file. In SQL: the table `timings`."""
