@@ -38,6 +38,7 @@ from lstmprof.runs.fields import (
     Peaks,
     Real as _Real,
     Reals as _Reals,
+    Recompiled,
     Record as _Record,
     RecordingInfo,
     Sampling,
@@ -238,6 +239,14 @@ class RunInfo(_Record, frozen=True):
             "lines of your script, outside a framework, on which a few steps after the timed ones "
             "spent 5 % or more, by samples, JSON",
             "it is no run of your own code, or the training ended before",
+        ),
+    ] = None
+    recompiled: Annotated[
+        tuple[Recompiled, ...] | None,
+        _fact(
+            "functions under jax.jit or tf.function that your script compiled more than once, and "
+            "what had changed, as JSON",
+            "lstmprof run saw none",
         ),
     ] = None
     timing_cpu_energy_j: Annotated[
