@@ -142,6 +142,23 @@ class ScriptLine(Record, frozen=True):
     ns: Int = None
 
 
+class Recompiled(Record, frozen=True):
+    """A jitted function of a script that was compiled again, and the last change that caused it.
+
+    ``times`` counts the compilations after the first one. ``changed`` is ``function`` (the script
+    created the function anew), ``shape``, ``dtype``, ``value`` (of a Python object) or
+    ``structure`` (number of arrays) of the argument ``argument``. ``before`` and ``after`` are the
+    texts of the shape, dtype or value.
+    """
+
+    function: Text = None
+    times: Int = None
+    changed: Text = None
+    argument: Text = None
+    before: Text = None
+    after: Text = None
+
+
 class ThreadTime(Record, frozen=True):
     """The CPU time of one thread in the timed iterations of a round (``capture.worker.usage``).
 

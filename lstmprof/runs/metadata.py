@@ -38,6 +38,7 @@ from lstmprof.runs.fields import (
     Peaks,
     Real as _Real,
     Reals as _Reals,
+    Recompiled,
     Record as _Record,
     RecordingInfo,
     Sampling,
@@ -243,6 +244,14 @@ class RunInfo(_Record, frozen=True):
             "lines of your script that took 5 % or more of the time of a few sampled steps, which "
             "ran after the timed steps; time inside a framework does not count; as JSON",
             "the run is not of your own code, or the training ended before these steps",
+        ),
+    ] = None
+    recompiled: Annotated[
+        tuple[Recompiled, ...] | None,
+        _fact(
+            "functions under jax.jit or tf.function that your script compiled more than once, and "
+            "what had changed, as JSON",
+            "lstmprof run saw none",
         ),
     ] = None
     timing_cpu_energy_j: Annotated[

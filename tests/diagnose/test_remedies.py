@@ -1478,6 +1478,9 @@ def test_on_a_cpu_only_a_loop_of_keras_is_to_be_unrolled() -> None:
     (fix,) = advised("lstm/while/lstm_cell")
     assert "unroll=True" in fix
     assert not advised("rnn/while/basic_lstm_cell")
+    ops_of_loop = [op("lstm/while/lstm_cell/MatMul:MatMul", 40)]
+    for kind, slow in (("dispatch", DISPATCH), ("matmul", MM)):
+        assert "layer in one op" not in names(kind, run(slow, seen=TENSORFLOW, ops=ops_of_loop))
     assert "XLA" not in names("dispatch", run(DISPATCH, seen=TENSORFLOW))
 
 
@@ -1595,6 +1598,59 @@ def test_how_not_to_trace_again_depends_on_the_framework() -> None:
         assert all(part in given.seen for part in ("in 3 steps", "aten::mm", "[[2,3]] and [[4,3]]"))
         once = run(COMPILING, seen=replace(compiled, compiled_steps=1))
         assert "warm-up" in the("trace once", "compile", once).fix
+
+
+@pytest.mark.parametrize(
+    ("framework", "change", "why", "fix"),
+    [
+        (
+            "jax",
+            {"changed": "shape", "argument": "text", "before": "(8, 10)", "after": "(8, 11)"},
+            "the shape of text changed from (8, 10) to (8, 11)",
+            "keep the shape of text constant",
+        ),
+        (
+            "tensorflow",
+            {"changed": "value", "argument": "epoch", "before": "3", "after": "4"},
+            "epoch changed from 3 to 4",
+            "pass epoch as a tensor (tf.constant)",
+        ),
+        (
+            "jax",
+            {"changed": "function"},
+            "the script creates it anew",
+            "call jax.jit on train once, before the loop",
+        ),
+        (
+            "jax",
+            {"changed": "dtype", "argument": "x", "before": "float32", "after": "bfloat16"},
+            "the dtype of x changed from float32 to bfloat16",
+            "keep the dtype of x constant",
+        ),
+        (
+            "tensorflow",
+            {"changed": "structure", "argument": "x"},
+            "the number of arrays in x changed",
+            "keep the structure of x constant",
+        ),
+    ],
+)
+def test_what_changed_before_a_function_is_compiled_again_is_named_with_its_own_fix(
+    framework: str, change: dict[str, str], why: str, fix: str
+) -> None:
+    compiled = (Fact("backend_compile", 800, 1, "PjitFunction(train)"),)
+    facts = {"recompiled": [{"function": name, "times": 9, **change} for name in ("train", "test")]}
+    shown = Seen(framework=framework, compiled=compiled, compiled_steps=3)
+    given = the("trace once", "compile", run(COMPILING, facts=facts, seen=shown))
+    assert given.cause == f"train is compiled again: {why}"
+    assert given.seen.endswith("in 3 steps")
+    assert given.fix.startswith(fix)
+    once = replace(shown, compiled_steps=1)
+    single = replace(run(COMPILING, facts=facts, seen=once), marked=True, steps=1)
+    assert the("trace once", "compile", single).fix == given.fix
+    others = {"recompiled": [{"function": "test", "times": 9, **change}]}
+    unknown = the("trace once", "compile", run(COMPILING, facts=others, seen=shown))
+    assert not unknown.fix.startswith(fix)
 
 
 def test_a_function_that_one_of_several_steps_compiles_is_named() -> None:

@@ -74,6 +74,11 @@ class Steps:
         return self.session is not None and self.session.profiling and self.here
 
     @property
+    def over(self) -> bool:
+        """Return whether no further step will be measured."""
+        return self._over
+
+    @property
     def observed(self) -> int:
         """Return the number of steps that were observed to find out what ends a step."""
         return 0 if self._last is None else self._turns.count(self._last)

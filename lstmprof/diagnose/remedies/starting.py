@@ -31,6 +31,7 @@ from lstmprof.diagnose.seen import RUNTIMES, Fact
 from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
+from lstmprof.runs.fields import Recompiled
 
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
@@ -41,6 +42,23 @@ _HOW_NOT_TO_TRACE = {
     "reduce_retracing=True",
     "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
     "with jax_explain_cache_misses, JAX prints why it recompiled",
+}
+#: (What changed, framework) → the fix. ``changed`` is a value of ``runs.fields.Recompiled``.
+_KEEP = {
+    ("function", "tensorflow"): "create the tf.function {function} once, before the loop, not in "
+    "every step",
+    ("function", "jax"): "call jax.jit on {function} once, before the loop, not in every step",
+    (
+        "shape",
+        "tensorflow",
+    ): "keep the shape of {argument} constant, for example by padding, or set "
+    "reduce_retracing=True",
+    ("shape", "jax"): "keep the shape of {argument} constant, for example by padding to a few "
+    "lengths: JAX compiles {function} once per shape",
+    ("value", "tensorflow"): "pass {argument} as a tensor (tf.constant), not as a Python value: "
+    "TensorFlow traces {function} once per value",
+    ("value", "jax"): "pass {argument} as an array, not as a static argument: JAX compiles "
+    "{function} once per value",
 }
 #: Runtime → its maker's page on how the runtime starts and loads code.
 _ON_LOADING = {
@@ -91,9 +109,7 @@ def retraces(f: Finding) -> Match | None:
     if not facts or compiled_alone(f.slow) is not None:
         return None
     own_ns = f.slow_ns - _captured_ns(f)
-    within = next((fact.within for fact in facts if fact.within), None)
-    function = PROGRAM.fullmatch(within or "")
-    name = function["name"] if function else within
+    name = _function(next((fact.within for fact in facts if fact.within), None))
     names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
     target = f" for {cropped(name)}" if name is not None and names else ""
     seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, own_ns)}"
@@ -106,7 +122,44 @@ def retraces(f: Finding) -> Match | None:
             f"call {cropped(name)} once before the profiled steps",
             f"{cropped(name)} is traced or compiled in 1 of {f.slow.steps} profiled steps",
         )
+    change = _change(f.slow, name)
+    if change is not None:
+        cause = f"{cropped(change.function or '')} is compiled again: {_in_words(change)}"
+        return Match(f"{seen}, {compiled_when(f.slow)}", own_ns, _keep(f, change), cause)
     return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix=_how_not_to_trace(f))
+
+
+def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
+    """Return what ``lstmprof run`` saw change before ``function`` was compiled again, or None."""
+    changes = profile.info.recompiled or ()
+    return next((each for each in changes if function and each.function == function), None)
+
+
+def _in_words(change: Recompiled) -> str:
+    """Return a clause on what changed, such as ``epoch changed from 3 to 4``."""
+    argument = cropped(change.argument or "")
+    if change.changed == "function":
+        return "the script creates it anew"
+    if change.changed == "structure":
+        return f"the number of arrays in {argument} changed"
+    before, after = (cropped(text or "") for text in (change.before, change.after))
+    what = "" if change.changed == "value" else f"the {change.changed} of "
+    return f"{what}{argument} changed from {before} to {after}"
+
+
+def _keep(f: Finding, change: Recompiled) -> str:
+    """Return how to keep constant what changed."""
+    fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
+    names = {name: cropped(getattr(change, name) or "") for name in ("function", "argument")}
+    return (fix or "keep the {changed} of {argument} constant").format(
+        changed=change.changed, **names
+    )
+
+
+def _function(within: str | None) -> str | None:
+    """Return the name of the function whose call is the op ``within``."""
+    program = PROGRAM.fullmatch(within or "")
+    return program["name"] if program else within
 
 
 def captures(f: Finding) -> Match | None:
@@ -296,7 +349,7 @@ def compiled_when(profile: StepProfile) -> str:
     Without step markers, return how often it was compiled.
     """
     if profile.marked:
-        return f"in {profile.seen.compiled_steps} steps"
+        return f"in {number_of(profile.seen.compiled_steps, 'step', 'steps')}"
     return often(profile, profile.seen.compiled[0].count)
 
 
@@ -315,11 +368,14 @@ def compiled_alone(profile: StepProfile) -> str | None:
 def is_compiled_again(profile: StepProfile) -> bool:
     """Return whether compilation repeats: in several steps, or of one function without markers.
 
-    Without step markers, a function must be compiled at least ``_AGAIN`` times.
+    Without step markers, a function must be compiled at least ``_AGAIN`` times. If only one step
+    was profiled, it counts how often ``lstmprof run`` saw the function compiled again.
     """
     facts = profile.seen.compiled
     if profile.marked:
-        return profile.seen.compiled_steps > 1
+        changes = (_change(profile, _function(fact.within)) for fact in facts)
+        again = any(change is not None and (change.times or 0) >= _AGAIN for change in changes)
+        return profile.seen.compiled_steps > 1 or (again and profile.steps == 1)
     known = profile.framework in (*JAX, *TENSORFLOW) and facts and facts[0].within is not None
     return bool(known) and facts[0].count >= _AGAIN
 
