@@ -270,16 +270,16 @@ COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
     Column.real(
         "step_ns",
-        "the clean step: the time of a step if nothing disturbs it; typical_ns if no step was "
-        "profiled",
+        "clean step: time of a step without profiler overhead and disturbances; typical_ns if no "
+        "step was profiled",
     ),
     Column.real("step_low_ns", "low end of the 95 % interval of step_ns", _FEW),
     Column.real("step_high_ns", "high end of the 95 % interval of step_ns", _FEW),
     Column.real(
         "lost_ns",
-        "time by which the median iteration exceeds the clean step: other "
-        "processes, waiting threads and noise",
-        "the median iteration is not longer",
+        "time by which the median iteration exceeds the clean step: other processes, waiting "
+        "threads and noise",
+        "the median iteration is not longer than the clean step",
     ),
     Column.real(
         "cpu_share",

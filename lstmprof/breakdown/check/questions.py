@@ -250,16 +250,16 @@ def _overhead(part: Part) -> Answer:
         if share <= 0:
             return OK, f"profiled steps are {more} shorter than unprofiled ones", 0.0
         state = graded(share)
-        doubt = "" if state == OK else "; record no stacks and no shapes, or longer steps"
+        doubt = "" if state == OK else "; record no stacks and no shapes, or profile longer steps"
         return state, f"profiled steps are {more} longer than unprofiled ones{doubt}", share
     if part.timed:
         return NOT_RECORDED, "the steps do different work, so profiled steps cannot be compared"
     own = share_of(part.overhead_ns, part.steps_ns)
     if own is None or not part.overheads:
-        return NOT_RECORDED, f"no step was timed without a profiler, so {_UNKNOWN}"
+        return NOT_RECORDED, f"the profiler's overhead per step {_UNKNOWN}"
     events = counted(part.overheads, "event of the profiler", "events of the profiler")
     take = "takes" if part.overheads == 1 else "take"
-    sentence = f"{events} {take} {percent(own)} of the steps' time, besides the cost per op;"
+    sentence = f"{events} {take} {percent(own)} of the steps' time; what recording adds to each op"
     state = graded(own)
     return (NOT_RECORDED if state == OK else state), f"{sentence} {_UNKNOWN}", own
 
@@ -300,8 +300,8 @@ def _memory(part: Part) -> Answer:
     return OK, f"{events}, {sums}" if part.allocations else f"{sums}, but no individual allocations"
 
 
-_NO_GPU_WORK = "no GPU activity; nothing shows that the program used a GPU"
-_UNKNOWN = "the profiler's overhead per step is unknown; time some steps without the profiler"
+_NO_GPU_WORK = "no GPU activity was recorded, and nothing shows that the program used a GPU"
+_UNKNOWN = "is unknown, because no step was timed without a profiler"
 QUESTIONS = (
     Question("host", ("no host", "no framework ops", RANGES_WITHOUT_OPS), _host),
     Question("GPU activities", (*NO_GPU, "no kernels", "only copies"), _gpu),

@@ -35,12 +35,13 @@ from lstmprof.runs.fields import Recompiled
 
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
-    "torch": "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles says "
-    "why it recompiled",
-    "tensorflow": "pass tensors, not Python numbers, to the tf.function; for varying shapes set "
+    "torch": "keep shapes constant, or use torch.compile(dynamic=True); with "
+    "TORCH_LOGS=recompiles, "
+    "PyTorch prints why it recompiled",
+    "tensorflow": "pass tensors, not Python numbers, to the tf.function; if shapes vary, set "
     "reduce_retracing=True",
     "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
-    "jax_explain_cache_misses says why it recompiled",
+    "with jax_explain_cache_misses, JAX prints why it recompiled",
 }
 #: (What changed, framework) → the fix. ``changed`` is a value of ``runs.fields.Recompiled``.
 _KEEP = {
@@ -92,8 +93,8 @@ def _first_call(call: Fact) -> str:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
     later = "under 1 µs" if call.median_ns < 1000 else quantity(call.median_ns, "ns")
     if call.count > 1:
-        return f"{call.name} took {each_ns} for each kernel's first launch, and later {later}"
-    return f"the first {call.name} took {each_ns}, later calls {later}"
+        return f"{call.name} took {each_ns} for a kernel's first launch, and {later} for later ones"
+    return f"the first {call.name} took {each_ns}, later calls took {later}"
 
 
 def _runtime_of(calls: Sequence[Fact]) -> str | None:
@@ -186,35 +187,36 @@ def _shapes(f: Finding) -> str:
     if f.slow.seen.shapes is None:
         return ""
     name, shapes = f.slow.seen.shapes
-    return f"; the shapes of {name} differ: {listed([cropped(s) for s in shapes[:2]])}"
+    some = listed([cropped(shape) for shape in shapes[:2]])
+    return f"; the input shapes of {name} differ between steps: {some}"
 
 
 PROFILE_LATER = Remedy(
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step has a call that loads code, or a long first call of a CUDA or "
-    "HIP function. For launches, the first call for each kernel counts. For other "
-    "functions, each call before the first kernel counts. A call is long if it takes "
-    "at least 1 ms and ten times the median of the later calls. In a profile without "
-    "step markers, a long first call of an op also counts; on a CPU, it must take a "
-    "hundred times the median of the later calls",
+    condition="One of these calls is in a profiled step: a call that loads code (such as "
+    "cuModuleLoad); an unusually long first launch of a kernel; an unusually long call of another "
+    "CUDA or HIP function before the first kernel; or, if the profile has no step markers, an "
+    "unusually long first call of an op. Unusually long means at least 1 ms and ten times the "
+    "median of the later calls of the function (for ops on a CPU, a hundred times)",
     kinds=(START,),
     first=True,
     saves="the time of these calls",
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
     example=Example(
-        of="a simulated program: the first kernel launched in the profiled steps",
-        seen="the first cudaLaunchKernel took 5.005 ms, later calls 4.0 µs",
+        of="a program that launches its first kernel in the profiled steps (a simulated program)",
+        seen="the first cudaLaunchKernel took 5.005 ms, later calls took 4.0 µs",
     ),
 )
 WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
     cause="MIOpen compiles kernels inside the profiled steps",
-    fix="run every input shape once before the profiled steps; keep MIOpen's cache "
+    fix="run each input shape once before the profiled steps; keep MIOpen's cache "
     "(MIOPEN_USER_DB_PATH)",
-    condition="The profiled steps call ROCm's compilers (hiprtc, comgr)",
+    condition="The profiled steps call ROCm's compilers (hiprtc or comgr), or functions of MIOpen "
+    "that compile",
     kinds=(COMPILE,),
     first=True,
     saves="the time of these compilations",
@@ -230,10 +232,10 @@ WARM_MIOPEN = Remedy(
 TRACE_ONCE = Remedy(
     name="trace once",
     cause="functions are traced or compiled inside the profiled steps",
-    fix="keep shapes and types constant, and create compiled functions once, before the "
-    "training loop",
-    condition="The profiled steps contain events of tracing (turning Python code into a graph) "
-    "or of a compiler",
+    fix="keep shapes and types constant, and create compiled functions once, before the training "
+    "loop",
+    condition="The profiled steps contain events of tracing (turning Python code into a graph) or "
+    "of a compiler",
     kinds=(COMPILE,),
     first=True,
     saves="the time of tracing and compiling",
@@ -253,7 +255,7 @@ TRACE_ONCE = Remedy(
 )
 CAPTURE_ONCE = Remedy(
     name="capture once",
-    cause="a CUDA or HIP graph is captured inside the profiled steps, not before them",
+    cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
     fix="capture the graph before the profiled steps, and replay the graph in these steps",
     condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),
@@ -438,17 +440,16 @@ def eager_operators(profile: StepProfile) -> Sequence[Fact]:
 
 JIT_THE_WHOLE = Remedy(
     name="jit the whole",
-    cause="JAX calls many small compiled programs instead of one jitted step",
+    cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step runs ten or more compiled programs. Each program is a single JAX "
-    "operator, or runs ten or more times. On a GPU, the GPU must wait for launches. "
-    "On a CPU, the calls of these programs must take half of the dispatch time. If "
-    "most of the time is compilation, most of the compilation must be of single JAX "
-    "operators, in several steps",
+    condition="A step makes ten or more calls of small compiled programs: a small program is a "
+    "single JAX operator, or is called ten or more times per step. On a GPU, the GPU must wait for "
+    "launches. On a CPU, the calls of these programs must take at least half of the dispatch time. "
+    "If the kind of time is compile, several steps must compile, and mostly a single JAX operator",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median "
-    "Python time between two calls. On both, also the time of tracing and compiling",
+    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median Python "
+    "time between two calls. On both, also the time of tracing and compiling",
     of_several=True,
     decide=jitted_whole,
     sources=(
@@ -466,9 +467,9 @@ IN_ONE_FUNCTION = Remedy(
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and ten times as many operators as "
-    "functions. The calls of the operators take half of the dispatch time. Nothing is "
-    "traced or compiled",
+    condition="A step runs ten or more eager operators, and at least ten operators for each call "
+    "of a tf.function. The calls of the operators take at least half of the dispatch time. No step "
+    "traces or compiles",
     kinds=HOST,
     frameworks=TENSORFLOW,
     saves="the time of the calls of these operators, and the usual Python time between the calls",
@@ -479,7 +480,8 @@ IN_ONE_FUNCTION = Remedy(
         "https://github.com/tensorflow/tensorflow/issues/50488",
     ),
     example=Example(
-        of="a training step of an LSTM cell in operators of TensorFlow 2.21, on a CPU",
+        of="a training step without tf.function of an LSTM written by hand, TensorFlow 2.21 on a "
+        "CPU",
         seen="eager operators such as MatMul run 843 times per step",
         gain="24.9 → 4.6 ms per step",
     ),
