@@ -357,7 +357,7 @@ def lost_in_words(
         return ""
     median = milliseconds(lost_ns + step_ns)
     evidence = []
-    if cpu_share is not None and cpu_share < 1:
+    if cpu_share is not None and cpu_share <= 0.99:
         evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
         evidence.append(f"other threads preempted it {preemptions:,.1f} times per step")
