@@ -189,6 +189,11 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     seen = f"{count(calls)} {row['op']} calls{each(profile)}"
     seen += ", one time step each" if single else ""
     fix = f"pass the whole sequence to {layer} in one call, unless each output is the next input"
+    if not single:
+        fix = (
+            f"call {layer} once: with the whole sequence if each call is a time step, with one "
+            "padded batch if each call is a sequence"
+        )
     return Match(seen, fix=fix, cause=seen)
 
 
