@@ -22,13 +22,14 @@ from types import ModuleType
 class Part:
     """A section of README.md: a study, its questions (a file each), and the one that is drawn.
 
-    ``title`` is the chart's text for those who cannot see it.
+    ``title`` is the chart's text for those who cannot see it. ``note`` explains words of the study.
     """
 
     heading: str
     questions: tuple[str, ...]
     drawn: str
     title: str
+    note: str = ""
 
 
 PARTS = (
@@ -43,6 +44,10 @@ PARTS = (
         ("glample_compile_time",),
         "glample_compile_time",
         "Time of the first pass by library: the study's and ours",
+        "The first pass is the first step of the process, which includes compilation; ours is a "
+        "whole training step. In our runs Torch is PyTorch's own layer (`torch-nn-lstm`), Theano "
+        "is PyTensor (`pytensor-scan`), and TensorFlow is a cell written by hand (`tf-lstmcell`), "
+        "or Keras's layer for plain RNNs (`keras-lstm`).",
     ),
     Part(
         "The PTB study: words per second",
@@ -60,6 +65,12 @@ PARTS = (
         ),
         "kernel_study_kernels",
         "Ratios of forward times on our CPU by batch, time steps and hidden size",
+        "Words of the study: DeepBench is cuDNN without a framework (`cudnn-direct`). Mode 0 of "
+        "TensorFlow is Keras's layer with its defaults (`keras-lstm`): cuDNN on a GPU, and a loop "
+        "on a CPU. Mode 1 is Keras's layer with many small matmuls (`keras-lstm-mode1`), mode 2 "
+        "with few large matmuls (`keras-lstm-mode2`). AMP is mixed precision. MPE is the study's "
+        "mean percentage error, the mean of (first − second) / first over its sizes; so 1 − MPE is "
+        "the mean of second / first, which we compare.",
     ),
     Part(
         "IMDB: one GRU in nine frameworks",

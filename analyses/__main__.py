@@ -18,32 +18,42 @@ HEAD = """\
 # What benchmark studies of LSTMs found, and what we see
 
 Why is one LSTM several times slower than another on the same network? Five studies and DeepBench
-measured that it is, on GPUs of 2014 to 2021. Here every number and claim of theirs stands beside
-what our own runs show, with one of three verdicts. Each section begins with the answer.
+measured such differences on GPUs of 2014 to 2021. This page compares each of their numbers and
+claims with our own runs, most of them on a CPU. Each section begins with the answer. The table
+counts the claims of each study by our verdict:
 
 {brief}
 
 ## Method
 
-**Runs.** The samples in [traces/](../traces/README.md) were captured by `lstmprof capture` on one
-thread of a CPU, mostly with shorter sequences (`-t20`: 20 time steps); each table of runs there has
-date and machine. {sweep}
+**Runs.** Our runs are the samples in [traces/](../traces/README.md), which names date and machine
+of each. `lstmprof capture` recorded them on one thread of a CPU, mostly with shorter sequences than
+in the studies (`-t20` in a name: 20 time steps). {sweep}
 
-**Numbers.** A CPU cannot confirm a time that was measured on a GPU. So we compare ratios: the step
-of one implementation over that of another. Our steps are *clean* steps, the time of a step that
-nothing disturbs; the 95 % interval of a ratio is in brackets.
+**Names.** `torch-nn-lstm` and the like are implementations (`lstmprof list`), `1x320-ce-long` and
+the like are networks (`lstmprof list workloads`).
 
-**Verdicts.** *Reproduced*: the two numbers differ by at most {alike:.0f} %. *Differs here*: they
-differ by more, and the reason that we measured stands below the table. *Likely*: part of our
-interval would give the other verdict. *Needs a GPU*: no run of ours has the number; the command
-with the given number settles it.
+**Ratios.** The studies measured on GPUs, and we measured on a CPU, so times in seconds cannot
+agree. We therefore compare ratios. "A over B" is the step time of A divided by the step time of B.
+Our step times are those of the [clean step](../docs/ledger.md#the-clean-step): the time that a step
+takes when nothing disturbs it. The brackets after a ratio of ours are its 95 % interval.
+
+**Verdicts.** Each claim has one of three:
+
+- *Reproduced*: the study's ratio and ours differ by at most {alike:.0f} %.
+- *Differs here*: they differ by more. The brackets say on what we measured. The list below the
+  tables says why they differ, as far as our runs show it.
+- *Needs a GPU*: no run of ours has this ratio. The number in brackets is the number of a command,
+  listed at the end of the section, that measures it.
+
+*Likely* before a verdict means that a part of our interval would give another verdict.
 
 **What we expect on a GPU.** An LSTM written as a loop runs n ops in each of T time steps, and each
 op launches at least one kernel. The host needs {launch} µs for a launch (median on an NVIDIA
-H200), so the loop cannot be faster than n·T·{launch} µs, however little it computes. A layer that
-is one call of cuDNN has no such limit. On that GPU a training step with a loop over LSTMCell took
-26.1 ms at 50 time steps, and 2.8 ms with `nn.LSTM`; kernels ran for 1.5 and 0.2 ms of it
-([docs/gpu.md](../docs/gpu.md)). On a CPU nothing is launched, and matmuls fill the step.
+H200), so the loop takes at least n·T·{launch} µs, however little it computes. A layer that is one
+call of cuDNN has no such limit. On this GPU, a training step of 50 time steps took 26.1 ms with a
+loop over LSTMCell, and 2.8 ms with `nn.LSTM`; kernels ran for 1.5 and 0.2 ms of it
+([docs/gpu.md](../docs/gpu.md)). A CPU launches nothing. There, matmuls take most of the step.
 """
 
 
@@ -53,7 +63,8 @@ def page(runs: Sequence[lp.Run]) -> str:
     lines = sweep.rows()
     head = HEAD.format(
         brief="\n".join(_brief(answers)),
-        sweep=f"The sweeps of the kernel study ran on {sweep.machine(lines)}."
+        sweep="For the kernel study we also measured many sizes of one layer "
+        f"({sweep.machine(lines)}."
         if len(lines)
         else "",
         alike=100 * (ALIKE - 1),
@@ -83,15 +94,21 @@ def _section(part: Part, claims: Sequence[Claim], runs: Sequence[lp.Run]) -> Ite
     open_ = [claim for claim in claims if claim.kind == "needs a GPU"]
     commands = printing.settling(claims)
     numbers = {command: f" [{number}]" for number, command in enumerate(commands, 1)}
-    yield from (f"## {part.heading}", "", " ".join(said), "")
+    yield from (f"## {part.heading}", "", *(text for each in said for text in (each, "")))
+    yield from ((part.note, "") if part.note else ())
     yield from (f"![{part.title}](charts/{part.drawn}.svg)", "")
     yield from _in_words([claim for claim in claims if not claim.row], numbers)
     yield from _in_numbers([claim for claim in claims if claim.row], numbers)
-    yield from (f"- {reason.removeprefix('Why: ')}" for reason in printing.reasons(claims))
+    if reasons := printing.reasons(claims):
+        yield from ("Why our ratios differ from the study's:", "")
+        yield from (f"- {reason.removeprefix('Why: ')}" for reason in reasons)
+        yield ""
     asked = ", ".join(f"`python -m analyses.{name} traces/`" for name in part.questions)
-    yield from ("", f"Each number of ours, with its runs: {asked}", "")
+    yield from (f"To see each ratio of ours with its runs: {asked}", "")
     if commands:
-        yield from (f"<details><summary>Commands for the {len(open_)} open claims</summary>", "")
+        needing = f"the {len(open_)} claims that need a GPU"
+        yield from (f"<details><summary>Commands that measure {needing}</summary>", "")
+        yield from ("A number in brackets above, such as [1], is the number of a command here.", "")
         yield from (f"{number}. `{command}`" for number, command in enumerate(commands, 1))
         yield from ("", "</details>", "")
 
@@ -112,13 +129,18 @@ def _in_words(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]
 
 def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]:
     """Yield a table per place of the study: its figures, the ratio, ours and the verdict."""
+    if claims:
+        yield from ("Each cell: the study's figures = **their ratio**, our ratio, our verdict.", "")
     for place in dict.fromkeys(claim.place for claim in claims):
         own = [claim for claim in claims if claim.place == place]
         columns = [*dict.fromkeys(claim.column for claim in own)]
         cells = {(c.row, c.column): _cell(c, numbers) for c in own}
         folded = len(own) > MOST_ROWS
         if folded:
-            yield from (f"<details><summary>All {len(own)} ratios of the {place}</summary>", "")
+            yield from (
+                f"<details><summary>All {len(own)} ratios of the study's {place}</summary>",
+                "",
+            )
         yield "| | " + " | ".join(columns) + " |"
         yield "|---" * (len(columns) + 1) + "|"
         for row in dict.fromkeys(claim.row for claim in own):
@@ -137,8 +159,8 @@ MOST_ROWS = 16
 
 
 def _texts() -> Iterator[str]:
-    yield from ("## What was read", "")
-    yield from ("| study | text | its machine | what was read |", "|---|---|---|---|")
+    yield from ("## Sources", "")
+    yield from ("| study | text | its machine | what we took from it |", "|---|---|---|---|")
     for study in STUDIES:
         text = f"[{study.title}]({study.address})" if study.address else study.title
         yield f"| {study.name} | {text} | {study.machine} | {study.read} |"

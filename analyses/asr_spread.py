@@ -131,7 +131,7 @@ def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
         holds=not faster,
         seen=f"{faster} of {len(ours)} others are faster than {BASE} (oneDNN on a CPU)",
         here=", ".join(ours.here.unique()),
-        why="oneDNN takes cuDNN's place on a CPU",
+        why="on a CPU, oneDNN computes PyTorch's layer instead of cuDNN",
     )
 
 
@@ -201,9 +201,10 @@ def conclusion(rows: pd.DataFrame) -> str:
     ours = [row.ratio.value for row in captured.itertuples()]
     return (
         f"The study found cuDNN's layer up to {SPREAD['1x320-ce-long']} times as fast as the "
-        f"slowest LSTM on a GPU. On a CPU we see {min(ours):.2f} to {max(ours):.2f} times the step "
-        f"of PyTorch's own layer, because matmuls, which all LSTMs share, fill the step here, and "
-        "launches, which separate them on a GPU, do not exist"
+        f"slowest LSTM on a GPU. On a CPU the other LSTMs take {min(ours):.2f} to {max(ours):.2f} "
+        "times as long as PyTorch's own layer. The range is smaller on a CPU because matmuls, "
+        "which all LSTMs need, take most of the step, and because there are no launches, whose "
+        "number separates the LSTMs on a GPU"
     )
 
 

@@ -100,9 +100,9 @@ def conclusion(rows: pd.DataFrame) -> str:
     oldest, newest = rows.iloc[0], rows.iloc[-1]
     return (
         f"{found}. No package index has these versions, so we compare PyTorch {oldest.version} "
-        f"with {newest.version} on a CPU: {oldest.implementation} takes "
-        f"{oldest.over_newest.text('×')} the step in the older version, where {oldest.kernels} "
-        f"computes the layer instead of {newest.kernels}"
+        f"with {newest.version} on a CPU. A step of {oldest.implementation} takes "
+        f"{oldest.over_newest.text('×')} as long in the older version. {oldest.kernels} computes "
+        f"the layer there, and {newest.kernels} in the newer version"
     )
 
 

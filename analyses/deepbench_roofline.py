@@ -128,26 +128,27 @@ def _why(small: pd.Series, large: pd.Series) -> str:
     if pd.isna(small.peak_share) or pd.isna(large.peak_share):
         return ""
     return (
-        f"{large.network}: the small size reaches {percent(small.peak_share)} of the speed of the "
-        f"fastest matmul here, the large one {percent(large.peak_share)}; the study's GPU computed "
-        f"{small.their_tflops:.2f} and {large.their_tflops:.2f} TFLOP/s forward"
+        f"{small.network} and {large.network}: on our CPU, these layers reach "
+        f"{percent(small.peak_share)} and {percent(large.peak_share)} of the speed of the fastest "
+        f"matmul. On the study's GPU they computed {small.their_tflops:.2f} and "
+        f"{large.their_tflops:.2f} TFLOP/s in the forward pass"
     )
 
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
-        "DeepBench shows that eight times the batch costs a GPU 1.8 to 3.8 times the step, because "
-        "a small batch leaves most of it idle"
+        "DeepBench shows that a batch eight times as large makes the step only 1.8 to 3.8 times as "
+        "long on a GPU, because a small batch leaves most of the GPU idle"
     )
     ours = [c.ours.value for c in claims(rows) if c.ours and "batch 128 over 16" in c.says]
     if not ours:
         return f"{found}; no run here answers it"
     share = rows.peak_share.dropna()
     return (
-        f"{found}. On one CPU thread it costs {min(ours):.1f} to {max(ours):.1f} times, because a "
-        f"small batch already keeps the thread at {percent(share.min())} or more of the speed of "
-        "its fastest matmul"
+        f"{found}. On one CPU thread it makes the step {min(ours):.1f} to {max(ours):.1f} times as "
+        f"long, because even a small batch reaches {percent(share.min())} or more of the speed of "
+        "the fastest matmul"
     )
 
 

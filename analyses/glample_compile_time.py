@@ -106,15 +106,19 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 def _why(column: str, library: str, rows: pd.DataFrame) -> str:
     """Return the measured reason for differences of a library."""
     if column == "first_s":
-        return "first passes are of other versions, and include a whole training step here"
+        return (
+            "first pass: our versions of the libraries are newer, and our first pass is a whole "
+            "training step"
+        )
     ours, torch = (rows[(rows.library == name) & rows.us.notna()] for name in (library, "Torch"))
     if not len(ours) or not len(torch):
         return "one thread of a CPU ran both; the study's GPU launched every op of the loop"
     return (
-        f"matmuls and whole-layer ops take {steps.ends(ours.product_share)} of a step of "
-        f"{ours.implementation.iloc[0]} and {steps.ends(torch.product_share)} of {BASE}, dispatch "
-        f"{steps.ends(ours.dispatch_share)} and {steps.ends(torch.dispatch_share)}; the rest is "
-        "mostly elementwise ops of the loop, which the study's GPU ran in parallel"
+        f"{library}, {rows.cell.iloc[0].upper()}: matmuls and whole-layer ops take "
+        f"{steps.ends(ours.product_share)} of a step of {ours.implementation.iloc[0]} and "
+        f"{steps.ends(torch.product_share)} of {BASE}'s step. Dispatch takes "
+        f"{steps.ends(ours.dispatch_share)} and {steps.ends(torch.dispatch_share)}. The rest is "
+        "mostly elementwise ops of the loop, which run in parallel on a GPU"
     )
 
 
@@ -143,8 +147,9 @@ def _over(ours: Measured | float | None, base: Measured | float | None) -> Measu
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
-        "The study found that Torch starts in less than a second and Theano and TensorFlow compile "
-        "for seconds, and that the libraries come closer as layers grow"
+        "The study found that the first pass takes less than a second in Torch, and several "
+        "seconds in Theano and TensorFlow, which compile; and that the libraries' times per "
+        "example come closer as layers grow"
     )
     rows = rows[rows.cell == "lstm"]
     tf = rows[(rows.library == "TensorFlow") & rows.us.notna()]
@@ -155,12 +160,13 @@ def conclusion(rows: pd.DataFrame) -> str:
     firsts = rows[rows.first_s.notna()].groupby("library").first_s.median()
     seconds = ", ".join(f"{name} {value:.2g} s" for name, value in firsts.items())
     theirs = rows.groupby("library").their_first_s.median()
-    order = "same" if [*firsts.sort_values().index] == [*theirs.sort_values().index] else "other"
+    same = [*firsts.sort_values().index] == [*theirs.sort_values().index]
     return (
-        f"{found}. On a CPU we see the {order} order of first passes ({seconds}), and per example "
-        f"TensorFlow takes {min(ratios):.2f} to {max(ratios):.2f} times Torch, because the matmuls "
-        f"are the same and take {percent(tf.product_share.min())} to "
-        f"{percent(tf.product_share.max())} of TensorFlow's step"
+        f"{found}. On a CPU the first passes have {'the same' if same else 'another'} order "
+        f"({seconds}). Per example, TensorFlow takes {min(ratios):.2f} to {max(ratios):.2f} times "
+        "as long as Torch: both compute the same matmuls, which take "
+        f"{percent(tf.product_share.min())} to {percent(tf.product_share.max())} of TensorFlow's "
+        "step"
     )
 
 

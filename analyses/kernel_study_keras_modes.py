@@ -82,7 +82,7 @@ def _seen(claim: Claim, holds: bool, ratio: pd.Series, size: str) -> Claim:
         seen=f"mode 1 over mode 2: {sweep.text(ratio, size)}",
         here="keras-lstm-mode1, keras-lstm-mode2",
         conditions="CPU",
-        why=f"mode 1: {_why(sweep.rows())}",
+        why=_why(sweep.rows()),
     )
 
 
@@ -93,24 +93,24 @@ def _why(lines: pd.DataFrame) -> str:
     products = [(side.product_ms / side.step_ms).median() for side in (one, two)]
     rest = [((side.step_ms - side.product_ms) / side.ops).median() * 1e3 for side in (one, two)]
     return (
-        f"it runs {ops[0]:.3g} ops per time step and mode 2 {ops[1]:.3g}; matmuls take "
-        f"{percent(products[0])} and {percent(products[1])} of the step, and all else "
-        f"{rest[0]:.1f} and {rest[1]:.1f} µs per op. A GPU needs a launch for each of these ops"
+        f"mode 1 runs {ops[0]:.3g} ops per time step, and mode 2 runs {ops[1]:.3g}. Matmuls take "
+        f"{percent(products[0])} and {percent(products[1])} of their steps; everything else takes "
+        f"{rest[0]:.1f} and {rest[1]:.1f} µs per op. On a GPU, each of these ops is a launch"
     )
 
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
-        "The study found mode 1 (many small matmuls) faster than mode 2 (few large ones) for small "
-        "batches and long sequences"
+        "The study found mode 1 of Keras's layer (many small matmuls) faster than mode 2 (few "
+        "large matmuls) for small batches and for long sequences"
     )
     ratios = [ratio.value for ratio in sweep.measured(sweep.rows(), MODE1, MODE2)]
     if not ratios:
         return f"{found}; no run here answers it"
     return (
-        f"{found}. On a CPU mode 1 takes {min(ratios):.2f} to {max(ratios):.2f} times as long as "
-        f"mode 2 at {len(ratios)} sizes, because {_why(sweep.rows())}"
+        f"{found}. On a CPU, at {len(ratios)} sizes, mode 1 takes {min(ratios):.2f} to "
+        f"{max(ratios):.2f} times as long as mode 2: {_why(sweep.rows())}"
     )
 
 

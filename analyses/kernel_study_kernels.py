@@ -118,7 +118,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
             f"{row['first']} vs {row['second']}: the second's time over the first's, on average",
             1 - row.mpe,
             None if row.loop else row.ratio,
-            seen=f"{row.ratio.text('×')}, but mode 0 is no cuDNN on a CPU" if row.loop else "",
+            seen=f"{row.ratio.text('×')}, but mode 0 does not use cuDNN" if row.loop else "",
             here=f"{row.sizes} sizes" if row.sizes else "",
             conditions=row.conditions,
             why=_why(line) if row.sizes else "",
@@ -150,16 +150,16 @@ def _why(line: dict[Hashable, str]) -> str:
     if "amp" in line["second_precision"]:
         share = (second.cast_ms / second.step_ms).median()
         faster = second.product_ms.sum() / first.product_ms.sum()
-        loop = "; mode 0 is a loop on a CPU, which casts in every time step"
+        loop = ". Mode 0 is a loop on a CPU, which casts in every time step"
         return (
-            f"{line['second']}: casts take {percent(share)} of a step in the median, and all "
-            f"matmuls together {faster:.2f}× as long in bf16 as in fp32, on a CPU with bf16 units"
-            f"{loop if line['first_implementation'] == 'keras-lstm' else ''}"
+            f"{line['second']}: casts take {percent(share)} of a step (median). All matmuls "
+            f"together take {faster:.2f}× as long in bf16 as in fp32, on a CPU with bf16 matmul "
+            f"units{loop if line['first_implementation'] == 'keras-lstm' else ''}"
         )
     per_step = [(side.ops / side.time_steps).median() for side in (first, second)]
     return (
-        f"{line['first']} vs {line['second']}: {per_step[0]:.3g} and {per_step[1]:.3g} ops per "
-        "time step in TensorFlow's profile, which omits very short ops"
+        f"{line['first']} vs {line['second']}: they run {per_step[0]:.3g} and {per_step[1]:.3g} "
+        "ops per time step, without the very short ops that TensorFlow's profile omits"
     )
 
 
@@ -174,7 +174,8 @@ def _from_sweep(claim: Claim) -> Claim:
     seen = {
         "claim (e), time": f"keras-lstm takes {ratio.min():.2f} to {ratio.max():.2f} times as long "
         f"(median {ratio.median():.2f})",
-        "claim (e), ops": f"{ops[0]:,.0f} ops per step and {ops[1]:,.0f} in the median",
+        "claim (e), ops": f"keras-lstm runs {ops[0]:,.0f} ops per step, torch-nn-lstm "
+        f"{ops[1]:,.0f} (medians)",
     }
     return replace(
         claim,
@@ -184,7 +185,8 @@ def _from_sweep(claim: Claim) -> Claim:
         seen=seen[claim.place],
         here=f"keras-lstm and torch-nn-lstm, {len(both)} sizes",
         conditions=f"CPU, {len(both)} sizes",
-        why="on a CPU Keras runs its loop and PyTorch calls oneDNN once; on a GPU both call cuDNN",
+        why="on a GPU, mode 0 and PyTorch call cuDNN; on a CPU, mode 0 loops over the time steps "
+        "and PyTorch calls oneDNN once",
     )
 
 
@@ -201,8 +203,9 @@ def _command(line: dict[Hashable, str]) -> str:
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
-        "The study found that PyTorch takes 1.53 times as long as cuDNN alone and TensorFlow's "
-        "layer 18.8 times, because TensorFlow runs many more ops around the same kernel"
+        "The study found that PyTorch's layer takes 1.53 times as long as cuDNN alone, and "
+        "TensorFlow's layer 18.8 times as long, because TensorFlow runs many more ops around the "
+        "same kernel"
     )
     ops = next((c for c in claims(rows) if c.place == "claim (e), ops" and c.seen), None)
     time = next((c for c in claims(rows) if c.place == "claim (e), time" and c.seen), None)
@@ -210,8 +213,8 @@ def conclusion(rows: pd.DataFrame) -> str:
         return f"{found}; no run here answers it"
     times = time.seen.replace(" (", " as torch-nn-lstm (")
     return (
-        f"{found}. On a CPU there is no cuDNN. There {times} "
-        f"with {ops.seen}, because Keras loops over the time steps and PyTorch calls oneDNN once"
+        f"{found}. On a CPU, without cuDNN, {times}. There {ops.seen}, because Keras loops over "
+        "the time steps and PyTorch calls oneDNN once"
     )
 
 

@@ -79,14 +79,11 @@ def ratio_alike(one: Measured, other: Measured) -> bool:
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = "The study found that launching takes 72.4 % of the sampled time in Keras's mode 1"
+    found = "The study found that launches take 72.4 % of the sampled time in Keras's mode 1"
     if not len(rows):
-        return (
-            f"{found}. Our samples cannot show it, because a CPU launches nothing; the command "
-            "above answers it on a GPU"
-        )
+        return f"{found}. Our runs cannot show this share, because a CPU launches nothing"
     shares = ", ".join(f"{row.run} {percent(row.launching)}" for row in rows.itertuples())
-    return f"{found}. On our GPU launching takes {shares} of a step"
+    return f"{found}. On our GPU launches take these shares of a step: {shares}"
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:

@@ -107,7 +107,7 @@ def _mechanism(large: pd.DataFrame, *implementations: str) -> str:
     """Return the share of matmuls in the steps that are compared."""
     shares = large.set_index("implementation").product_share
     each = " and ".join(f"{percent(shares[name])} ({name})" for name in implementations)
-    return f"matmuls, which both compute, take {each} of the step on one thread of a CPU"
+    return f"matmuls, which both cells compute, take {each} of the step on one thread of a CPU"
 
 
 def _command(*implementations: str) -> str:
@@ -119,7 +119,7 @@ def _why() -> str:
     more = multiplications(LARGE) / multiplications(SMALL)
     return (
         f"the matmuls of a word have {more:.0f} times as many multiplications in the large model, "
-        "and fill the step on a CPU; the small model leaves most of a GPU idle"
+        "and take most of the step on a CPU, while the small model leaves most of a GPU idle"
     )
 
 
@@ -133,22 +133,23 @@ def multiplications(hidden: int) -> int:
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the studies found, what our runs show, and why."""
     found = (
-        "The study found that cuDNN trains on 2.1 times as many words per second as BasicLSTMCell"
+        "The study found that TensorFlow trains on 2.1 times as many words per second with cuDNN "
+        "as with BasicLSTMCell"
     )
     block = next((c for c in claims(rows) if c.row == "LSTMBlockCell" and c.ours), None)
     word = next(c for c in claims(rows) if c.study is PTB)
     parts = []
     if block and block.ours:
         parts.append(
-            f"LSTMBlockCell trains on {block.ours.text('×')} as many (study: "
-            f"{block.their_number}), because {block.why}"
+            f"On a CPU it trains on {block.ours.text('×')} as many words per second with "
+            f"LSTMBlockCell as with BasicLSTMCell (study: {block.their_number}): {block.why}"
         )
     if word.ours:
         parts.append(
-            f"a word of the large model takes {word.ours.text('×')} as long as one of the small "
-            f"(on Zaremba's GPU {word.their_number}), because {word.why}"
+            f"On a CPU a word of the large model takes {word.ours.text('×')} as long as a word of "
+            f"the small model (on Zaremba's GPU {word.their_number}): {word.why}"
         )
-    return f"{found}. " + ("On a CPU " + "; ".join(parts) if parts else "No run here answers it")
+    return f"{found}. " + (". ".join(parts) or "No run here answers it")
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:

@@ -126,8 +126,8 @@ def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
     captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
     dispatch, products = (ends(captured[c]) for c in ("dispatch_share", "product_share"))
     shares = (
-        f"here dispatch takes {dispatch} of a step, and matmuls and whole-layer ops, which every "
-        f"implementation needs, take {products}"
+        f"on our CPU, dispatch takes {dispatch} of a step; matmuls and whole-layer ops, which "
+        f"every implementation needs, take {products}"
     )
     counted = captured[captured.ops_per_time_step.notna()].sort_values("ops_per_time_step")
     if not len(counted):
@@ -135,12 +135,12 @@ def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
     few, many = counted.iloc[0], counted.iloc[-1]
     launches = many.ops_per_time_step * time_steps
     return (
-        f"{shares}. The forward pass runs {few.ops_per_time_step:.3g} ops per time step "
-        f"({few.implementation}) to {many.ops_per_time_step:.3g} ({many.implementation}). On a GPU "
-        f"every op is at least one launch, {LAUNCH_US} µs each on an NVIDIA H200: the study's "
-        f"{time_steps} time steps then take {many.implementation} at least "
-        f"{launches * LAUNCH_US / 1e3:.3g} ms forward for {launches:,.0f} launches. The study's "
-        f"cuDNN layer took {cudnn_ms:g} ms for the whole training step"
+        f"{shares}. The forward pass runs {few.ops_per_time_step:.3g} "
+        f"({few.implementation}) to {many.ops_per_time_step:.3g} ({many.implementation}) ops per "
+        f"time step. On a GPU each op is at least one launch, {LAUNCH_US} µs on an NVIDIA H200. "
+        f"For the study's {time_steps} time steps, {many.implementation} makes {launches:,.0f} "
+        f"launches, so its forward pass takes at least {launches * LAUNCH_US / 1e3:.3g} ms. The "
+        f"study's cuDNN layer took {cudnn_ms:g} ms for the whole training step"
     )
 
 

@@ -41,9 +41,10 @@ One row per event of the profiled steps. Times are int64 nanoseconds since `base
 Derived columns are computed from the others when a profile is read."""
 _COUNTERS = """\
 One row per value of a counter, if the profile has counters: mostly memory
-(`profile_memory=True` in `torch.profiler`, `--cuda-memory-usage=true` in Nsight Systems, the
-allocators of TensorFlow and JAX). Sorted by rank and time. A value holds until the next one of its
-counter, device and allocator. In SQL: the table `counters`."""
+(`profile_memory=True` in `torch.profiler`, PyTorch's memory snapshots,
+`--cuda-memory-usage=true` in Nsight Systems, the allocators of TensorFlow and JAX). Sorted by rank
+and time. A value holds until the next one of its counter, device and allocator. In SQL: the table
+`counters`."""
 _ITERATIONS = """\
 One row per iteration that was timed without a profiler; only captures and your own code have them.
 In SQL: the table `timings`."""

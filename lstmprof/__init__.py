@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 import types
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -411,7 +411,7 @@ def test_a_sweep_changes_one_size_and_is_compared_at_the_same_sizes(sweep_file: 
     sweep_file.write_text(noisy, encoding="utf-8")
     modes = kernel_study_keras_modes.claims(pd.DataFrame())
     assert [made.verdict for made in modes] == ["likely reproduced", "likely reproduced"]
-    assert "it runs 30 ops per time step and mode 2 20" in modes[0].why
+    assert "mode 1 runs 30 ops per time step, and mode 2 runs 20" in modes[0].why
 
 
 def test_table_2_is_computed_of_the_sweep_as_the_study_does(sweep_file: Path) -> None:
@@ -429,7 +429,9 @@ def test_table_2_is_computed_of_the_sweep_as_the_study_does(sweep_file: Path) ->
     assert by_place["claim (e), time"].seen == (
         "keras-lstm takes 2.50 to 5.00 times as long (median 5.00)"
     )
-    assert by_place["claim (e), ops"].seen == "2,000 ops per step and 10 in the median"
+    assert by_place["claim (e), ops"].seen == (
+        "keras-lstm runs 2,000 ops per step, torch-nn-lstm 10 (medians)"
+    )
     assert by_place["claim (d), batch"].kind == "needs a GPU"
 
 

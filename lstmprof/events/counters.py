@@ -32,6 +32,8 @@ from lstmprof.events.table import NONE, UNKNOWN
 #: Names of counters: memory that an allocator has handed out; memory that an allocator has reserved
 #: on the device; size of a single allocation (negative for a free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
+#: Beginning of a counter's name; a line of code that has allocated the memory follows.
+ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
 #: Name of the running sum of allocations and frees. It replaces ``ALLOCATED`` if the profile does
 #: not record the latter.

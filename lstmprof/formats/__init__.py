@@ -24,6 +24,7 @@ from lstmprof.formats.raw_file import RawFile
 
 #: The modules of this folder that read a format, in the order in which ``read`` tries them.
 FORMATS = (
+    "memory_snapshot",
     "onnxruntime",  # before kineto, whose categories include that of ONNX Runtime's GPU events
     "mxnet",  # before kineto, whose categories include that of MXNet's operators
     "rocprofv3",

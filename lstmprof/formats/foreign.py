@@ -66,13 +66,6 @@ def refuse_by_content(raw: RawFile) -> None:
             raise ProfileError(raw.path, what, next_step)
     if is_tar(content):
         raise ProfileError(raw.path, "is a tar archive inside another file", "unpack it (tar xf)")
-    if content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        raise ProfileError(
-            raw.path,
-            "is a pickle (perhaps a memory snapshot); lstmprof loads no pickles, as they can "
-            "run code",
-            _RECORD,
-        )
     if re.match(rb"\s*<(!doctype|html|\?xml|svg)", content[:512], re.IGNORECASE):
         raise ProfileError(raw.path, "is a web page, not a profile", _RECORD)
 
@@ -165,7 +158,11 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
         "is a begin/end timeline (perhaps Horovod), which lstmprof does not read",
         _RECORD,
     ),
-    (_has_keys("device_traces"), "is a memory snapshot, which has no timeline", _RECORD),
+    (
+        _has_keys("device_traces"),
+        "is a memory snapshot as JSON",
+        "give the pickle that torch.cuda.memory._dump_snapshot wrote",
+    ),
     (
         _has_keys("schema", "nodes"),
         "is an execution trace (operators without times)",

@@ -137,9 +137,13 @@ class RawFile:
         Raises:
             ProfileError: the file is not JSON, or its objects would take too much memory.
         """
+        return json_document(self.path, self.content, self.most_object_bytes)
+
+    @property
+    def most_object_bytes(self) -> int:
+        """Return how many bytes of memory the objects in the file may take."""
         given_bytes = self.length if self.packed_bytes is None else self.packed_bytes
-        most_bytes = max(FREE_OBJECT_BYTES + 4 * given_bytes, _MOST_GROWTH * given_bytes)
-        return json_document(self.path, self.content, most_bytes)
+        return max(FREE_OBJECT_BYTES + 4 * given_bytes, _MOST_GROWTH * given_bytes)
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[Path]:

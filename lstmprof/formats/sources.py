@@ -46,7 +46,7 @@ from lstmprof.formats.raw_file import Member, RawFile
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
-    *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz"),
+    *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".pickle", ".pkl"),
 )
 #: Endings that are removed from a file's name to name its run: the parts of ``_PROFILE_NAMES``, and
 #: two other endings that users and torch write before those.

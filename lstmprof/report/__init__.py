@@ -15,7 +15,6 @@ from dataclasses import replace
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.errors import RunError
 from lstmprof.numbers import listed, told_apart
 from lstmprof.report import rows
 from lstmprof.report.icicle import icicles
@@ -46,8 +45,7 @@ def report_of(
     """
     measured = [breakdown for breakdown in breakdowns if breakdown.windows]
     if not measured:
-        fault = f"{breakdowns[0].run.name}: no event of its profile has a duration"
-        raise RunError(fault, "capture or ingest the run again")
+        raise breakdowns[0].no_steps
     if diagnoses is None:
         begins("comparing the runs")
         diagnoses = diagnose_all(measured, across)

@@ -10,6 +10,7 @@ import functools
 import gzip
 import io
 import json
+import pickle
 import sqlite3
 import tarfile
 import tempfile
@@ -84,6 +85,20 @@ def autograd() -> list[bytes]:
         {"ph": "s", "id": 1, "ts": 6.0, "cat": "cpu_to_cuda", "name": "f", "tid": 0, **host},
     ]
     return [_json(events)]
+
+
+def memory_snapshot() -> list[bytes]:
+    """The pickle of PyTorch's allocator, by the protocols of old and new versions of Python."""
+    frames = [{"name": "f", "filename": "a.py", "line": 3}]
+    shared = {"size": 512, "stream": 0, "time_us": _EPOCH_US, "frames": frames}
+    history = [
+        {"action": action, "addr": 4096 + n // 3, **shared}
+        for n, action in enumerate(("segment_alloc", "alloc", "alloc", "free_requested"))
+    ]
+    block = {"size": 512, "requested_size": 512, "state": "active_allocated", "frames": frames}
+    segment = {"device": 0, "total_size": 2048, "pool": (0, 0), "blocks": [block], "large": False}
+    content = {"segments": [segment], "device_traces": [history, []], "settings": {"share": 0.5}}
+    return [pickle.dumps(content, protocol) for protocol in (2, 4)]
 
 
 def mxnet() -> list[bytes]:

@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
+import pickle
 import random
 import zlib
 from collections.abc import Callable, Sequence
@@ -164,6 +167,17 @@ def _plain() -> tuple[bytes, ...]:
     return tuple(maker()[0] for maker in makers)
 
 
+def _pickle(content: bytes, draw: random.Random) -> bytes:
+    """Changes of the pickled values, or of the bytes; ``content`` is a seed."""
+    if draw.random() < 0.7:
+        changed = json_mutations.mutated(
+            json.dumps(pickle.loads(content)).encode(), draw, _tokens()
+        )
+        with contextlib.suppress(ValueError, RecursionError):
+            return pickle.dumps(json.loads(changed), draw.randint(2, 5))
+    return bytes_mutations.mutated(content, draw, seeds.memory_snapshot())
+
+
 def _packed(content: bytes, draw: random.Random) -> bytes:
     return archive_mutations.mutated(content, draw, _plain()[:4])
 
@@ -179,6 +193,7 @@ def _foreign(content: bytes, draw: random.Random) -> bytes:
 TARGETS = {
     target.name: target
     for target in (
+        Target("memory_snapshot", seeds.memory_snapshot, _pickle, _read),
         Target("onnxruntime", seeds.onnxruntime, _json, _read),
         Target("mxnet", seeds.mxnet, _json, _read),
         Target("rocprofv3", seeds.rocprofv3, _json, _read),

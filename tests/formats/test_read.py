@@ -125,7 +125,7 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'{"traceEvents": [{"ph": "X", "args": {"BeginNs": "1", "EndNs": "2"}}]}', "rocprof"),
         (b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]', "a Chrome trace, but not of torch"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n", "git lfs pull"),
-        (pickle.dumps({"segments": []}), "loads no pickles"),
+        (pickle.dumps({"segments": []}), "is a pickle, but no memory snapshot"),
         (b"<!DOCTYPE html><html>", "web page"),
         (b"PK\x03\x04....", "zip"),
         (gzip.compress(gzip.compress(TRACE)), "gzipped twice"),

@@ -51,6 +51,8 @@ def checked(breakdown: Breakdown) -> Checked:
     for number, part in enumerate(parts_of(breakdown)):
         for question in QUESTIONS:
             rows += _rows(question, part, first=number == 0)
+    if not rows:
+        rows.append(_row(None, QUESTIONS[0], WARN, breakdown.no_steps.fault))
     states = {row.state for row in rows}
     own = info.source in MEASURED
     missed = [row for row in rows if row.state != OK and row.question not in _DEAR]

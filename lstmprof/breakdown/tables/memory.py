@@ -23,7 +23,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.counters import ALLOCATED, ALLOCATOR, CHANGE, RESERVED, by_series
+from lstmprof.events.counters import (
+    ALLOCATED,
+    ALLOCATED_BY,
+    ALLOCATOR,
+    CHANGE,
+    RESERVED,
+    by_series,
+)
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
@@ -31,7 +38,7 @@ from lstmprof.events.schema import RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
 
 _NO_TOTAL = "the profile does not record the allocated total"
-_NO_CHANGE = "the profile has no individual allocations"
+_NO_CHANGE = "the profile has no individual allocations, or the row is of a line"
 COLUMNS = (
     RANK,
     Column.integer(
@@ -40,6 +47,12 @@ COLUMNS = (
     replace(ALLOCATOR, type=pa.string()),
     Column.integer("step", "number of the step", "the row covers the whole profile"),
     Column.text("phase", "phase of the step", "the row covers a whole step or the whole profile"),
+    Column.text(
+        "line",
+        "line of code that allocated the memory, as `function (file:line)`; only in PyTorch's "
+        "memory snapshots",
+        "the row covers all allocations",
+    ),
     Column.integer(
         "peak_allocated_bytes",
         "largest memory that was allocated at the same time, including memory from before",
@@ -48,12 +61,12 @@ COLUMNS = (
     Column.integer(
         "peak_reserved_bytes",
         "largest memory that the allocator had reserved on the device",
-        "the profile does not record it, or the allocator reserves nothing",
+        "the profile does not record it, the allocator reserves nothing, or the row is of a line",
     ),
     Column.integer(
         "grown_bytes",
         "allocated memory at the end minus allocated memory at the beginning",
-        "the profile has neither totals nor individual allocations",
+        "the profile has neither totals nor individual allocations, or the row is of a line",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),
     Column.integer("allocated_bytes", "total size of the allocations", _NO_CHANGE),
@@ -64,13 +77,13 @@ COLUMNS = (
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
 
 _Rank = int | None
-#: (rank, device, allocator)
-_Whose = tuple[_Rank, int | None, str | None]
+#: (rank, device, allocator, line of code)
+_Whose = tuple[_Rank, int | None, str | None, str | None]
 _Floats = NDArray[np.float64]
 _Parts = Sequence[slice]
 _TOTALS = (ALLOCATED, RESERVED)
 _NAMES = (*_TOTALS, CHANGE)
-_SIZES = [column.name for column in COLUMNS[5:]]
+_SIZES = [column.name for column in COLUMNS[6:]]
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,8 @@ class _Span:
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
     """Return for each device and allocator a row for the profile, each step and each phase.
 
-    Without counters of memory there are no rows.
+    A row per line of code follows, the largest peak first, if the lines are recorded. Without
+    counters of memory there are no rows.
     """
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
@@ -97,16 +111,18 @@ def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Windo
         spans[rank].append(span)
     places = _counted(counters, {rank: _borders(of_rank) for rank, of_rank in spans.items()})
     rows = [
-        {"rank": rank, "device": device, "allocator": allocator, **row}
-        for (rank, device, allocator), of_place in sorted(places.items(), key=_by_number)
-        for row in _rows([*of_place.values()], spans[rank])
+        {"rank": rank, "device": device, "allocator": allocator, "line": line, **row}
+        for (rank, device, allocator, line), of_place in places.items()
+        for row in _rows([*of_place.values()], spans[rank] if line is None else [])
     ]
+    rows.sort(key=_order)
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
 
 
-def _by_number(item: tuple[_Whose, Any]) -> tuple[int, int, str]:
-    rank, device, allocator = item[0]
-    return NONE if rank is None else rank, NONE if device is None else device, allocator or ""
+def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+    rank, device = (NONE if row[name] is None else row[name] for name in ("rank", "device"))
+    peak = 0 if row["line"] is None else -(row["peak_allocated_bytes"] or 0)
+    return rank, device, row["allocator"] or "", row["line"] is not None, peak
 
 
 def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
@@ -150,19 +166,21 @@ _Places = dict[_Whose, dict[int | None, "_Place"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Places:
-    """Return {(rank, device, allocator): {process: its memory}}.
+    """Return {(rank, device, allocator, line): {process: its memory}}.
 
     ``borders`` are the times between which memory is summed, by rank.
     """
     places: _Places = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
-        if series.name in _NAMES:
-            of_rank = borders.get(series.rank, no_border)
-            processes = places[series.rank, series.device, series.allocator]
-            place = processes.setdefault(series.pid, _Place())
+        line = series.name.removeprefix(ALLOCATED_BY)
+        is_line = line != series.name
+        if is_line or series.name in _NAMES:
+            of_rank = no_border if is_line else borders.get(series.rank, no_border)
+            whose = series.rank, series.device, series.allocator, line if is_line else None
+            place = places[whose].setdefault(series.pid, _Place())
             stretch = np.searchsorted(of_rank, time_ns, side="right")
-            place.add(series.name, time_ns, stretch, values)
+            place.add(ALLOCATED if is_line else series.name, time_ns, stretch, values)
     return places
 
 

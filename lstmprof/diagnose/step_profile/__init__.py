@@ -53,7 +53,7 @@ from lstmprof.diagnose.ranks import (
 from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
-from lstmprof.errors import RunError, UsageError
+from lstmprof.errors import UsageError
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.annotate.tally import ROUNDED_NS
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -248,8 +248,7 @@ def step_profile_of(
         UsageError: the run has no such rank or device.
     """
     if not breakdown.windows:
-        fault = f"{breakdown.run.name}: no event of its profile has a duration"
-        raise RunError(fault, "capture or ingest the run again")
+        raise breakdown.no_steps
     lanes = mean_steps(breakdown.ledger)
     straggler = straggler_of(breakdown, [(lane.rank, lane.device) for lane in lanes])
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
