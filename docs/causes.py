@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from lstmprof.diagnose.causes import KINDS, shown
 from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.remedies.rows import Remedy
 
@@ -26,28 +27,33 @@ diagnosis is made.
 Each entry has these lines:
 
 - **Fix:** what to change in the code or in the settings.
-- **Condition:** what the profile must show. A profile covers several training steps; counts and
-  times are per step.
+- **Condition:** what the profile must show. "Step" always means a training step, "time step" a
+  time step of the recurrent network. Counts and times are per step.
 - **Frameworks:** the frameworks for which lstmprof looks for this cause.
-- **Explains time in:** the [kinds of time](diagnosis.md#kinds-of-time) that the cause can explain,
-  such as launch, dispatch or matmul.
-- **Saves at most:** an upper bound of the time per step that the fix saves. It is unknown if no
-  profile shows this time. "Minus the time of …" names the work that replaces the slow work.
-- **Example:** a profile in which lstmprof found the cause, with the evidence that it printed. The
-  times after "The fix" are steps before and after the fix.
+- **Can be the reason for time in:** one or more [kinds of time](diagnosis.md#kinds-of-time), such
+  as launch, dispatch or matmul. lstmprof looks for the cause only if the step spends time in one.
+- **Saves:** the time per step that the fix saves: an upper bound for a GPU, about this time for a
+  CPU. It is unknown if no profile shows this time. "Minus the time of …" names the work that
+  replaces the slow work.
+- **Example:** a profile in which lstmprof found the cause, with the evidence that it printed.
+  "The fix: 15.3 → 2.7 ms per step" is the length of a step before and after the fix.
 
 These terms recur:
 
-- A **usual gap** is idle time of the GPU before a kernel, at most ten times as long as the median
-  gap.
-- **The GPU waits for launches** if a step runs ten or more kernels, the median kernel is shorter
-  than the gap before it, and usual gaps make up most of the time in which the GPU waits for the
-  host.
-- A layer runs **cell by cell** if each time step calls the ops of an LSTM cell. It runs **in one
-  op** if one call computes all time steps.
+- A **gap** is the time for which the GPU is idle before a kernel. A **usual gap** is a gap that is
+  at most ten times as long as the median gap.
+- **The GPU waits for launches** if three things are true: a step runs ten or more kernels; the
+  median kernel is shorter than the median gap; and usual gaps take at least half of the time of all
+  gaps, and of the time in which the GPU waits for the host.
+- A layer runs **cell by cell** if each time step calls the ops of a cell. It runs **in one op** if
+  one call computes all time steps.
+- A **handwritten cell** is an LSTM cell of matmuls and elementwise ops, in a built-in
+  implementation of `lstmprof capture`.
+- A **library op** is an op of cuDNN, MIOpen or oneDNN that computes a whole layer.
 - **Dispatch** is the time that the framework needs to call ops.
 - **Slower calls** are calls that two compared runs make equally often, and that take longer in the
   slower run.
+- **Half precision** is float16 or bfloat16.
 
 `make docs` generates this page from `lstmprof/diagnose/remedies/`.
 """
@@ -75,9 +81,10 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield f"- **Condition:** {_capitalised(row.condition)}."
     frameworks = ", ".join(row.frameworks) or "any framework"
     yield f"- **Frameworks:** {frameworks}."
-    yield f"- **Explains time in:** {', '.join(row.kinds)}."
+    kinds = "any kind" if set(row.kinds) == set(KINDS) else ", ".join(map(shown, row.kinds))
+    yield f"- **Can be the reason for time in:** {kinds}."
     minus = f", minus the time of {row.instead}" if row.instead else ""
-    yield f"- **Saves at most:** {row.saves or 'unknown'}{minus}."
+    yield f"- **Saves:** {row.saves or 'unknown'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if row.example is not None:
         gain = f". The fix: {row.example.gain}" if row.example.gain else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lstmprof.diagnose.causes import KINDS, RULES
+from lstmprof.diagnose.causes import KINDS, RULES, shown
 
 PAGE = Path(__file__).with_name("diagnosis.md")
 
@@ -34,7 +34,8 @@ def _causes() -> Iterator[str]:
     yield "|---|---|---|"
     for kind, words in KINDS.items():
         reasons = dict.fromkeys(rule.reason for rule in RULES if rule.kind == kind)
-        yield _row(kind, words, "; or ".join(reasons))
+        name = kind if shown(kind) == kind else f"{shown(kind)} (`{kind}`)"
+        yield _row(name, words, "; or ".join(reasons))
 
 
 def _row(*cells: str) -> str:

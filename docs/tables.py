@@ -20,19 +20,23 @@ _HEAD = """\
 # Look up a table, column or field
 
 This page lists every table of lstmprof, column by column. `make docs` generates it from the code.
+Read the tables in one of three ways:
 
 - **Terminal:** `lstmprof breakdown PATH… --table NAME`. `--format json|csv` gives all columns and
   rows.
 - **Python:** `lstmprof.read(PATH).table("NAME")`, then `.to_pandas()`, `.to_arrow()` or
   `.to_polars()`.
-- **SQL:** `lstmprof query "SELECT …" PATH…` reads all tables, and `events`, `counters`, `timings`,
-  `samples` and `runs`.
+- **SQL:** `lstmprof query "SELECT …" PATH…` reads all these tables, and five more from the files of
+  a run: `events`, `counters`, `timings`, `samples` and `runs`.
 
 Conventions:
 
 - In JSON, CSV and SQL the first column is `run`, the name of the run.
 - Times are whole nanoseconds; means may have fractions. Unknown values are null, never 0 or −1.
-- Percentiles use the nearest rank: each is a value that occurred. A share is between 0 and 1.
+- A percentile is a value that occurred (the nearest rank), not an interpolated one. A share is
+  between 0 and 1.
+- An *activity* is a kernel, copy or memset on a device. An *op* is an op of the framework on the
+  host. A *device* is usually a GPU; its column is null for work on the host (CPU).
 - SQL can read the keys of a column with JSON text: `launch_config->>'grid'` is `[80,1,1]`.
 """
 
@@ -40,24 +44,25 @@ _EVENTS = """\
 One row per event of the profiled steps. Times are int64 nanoseconds since `base_ns` of run.json.
 Derived columns are computed from the others when a profile is read."""
 _COUNTERS = """\
-One row per value of a counter, if the profile has counters: mostly memory
-(`profile_memory=True` in `torch.profiler`, PyTorch's memory snapshots,
-`--cuda-memory-usage=true` in Nsight Systems, the allocators of TensorFlow and JAX). Sorted by rank
-and time. A value holds until the next one of its counter, device and allocator. In SQL: the table
-`counters`."""
+One row per value of a counter, if the profile has counters. Most counters are of memory; record
+them with `profile_memory=True` in `torch.profiler`, PyTorch's memory snapshots, or
+`--cuda-memory-usage=true` in Nsight Systems (TensorFlow and JAX need no option). Sorted by rank and
+time. A value holds until the next row with the same counter, device and allocator. In SQL: the
+table `counters`."""
 _ITERATIONS = """\
-One row per iteration that was timed without a profiler; only captures and your own code have them.
-In SQL: the table `timings`."""
+One row per iteration (step) that was timed without a profiler. Only runs of `lstmprof capture` and
+`lstmprof run` have this file. In SQL: the table `timings`."""
 _SAMPLES = """\
-One row per distinct stack that a sampler saw in steps without a profiler; only captures with
-`--sampler` have them. In SQL: the table `samples`."""
+One row per distinct call stack that a sampler (py-spy or perf) saw in steps without a profiler.
+Only runs of `lstmprof capture --sampler` have this file. In SQL: the table `samples`."""
 _STATISTICS = """\
 `lstmprof breakdown --table timings` has one row per run, computed from its counted iterations. It
 also has `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`, `kernels_used`
 and `threads` of run.json, and `slowdown`: the step divided by that of the fastest comparable run.
-In SQL, `timings` holds the iterations themselves: see the next table."""
+A counted iteration is a timed iteration after warm-up. In SQL, `timings` has another content, one
+row per iteration: see the next section."""
 _FACTS = """\
-What ran. In SQL, each field is a column of the table `runs`."""
+What ran, where and how. In SQL, each field is a column of the table `runs`."""
 
 
 def reference() -> str:

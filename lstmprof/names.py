@@ -71,6 +71,7 @@ PART_WORDS = {
     "runtime": "runtime call",
     "alloc": "allocation",
     "python": "Python",
+    "queued": "queued work not started",
     "host": "unrecorded",
     "unattributed": "unknown",
 }

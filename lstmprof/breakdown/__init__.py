@@ -213,8 +213,10 @@ class Breakdown:
         if table is None:
             return None
         lanes = mean_steps(self.ledger) if self._timed and self.has_clean else []
-        clean = self.clean(lanes[0].rank, lanes[0].device).span if lanes else None
-        return timings(table, self.run.info, clean)
+        clean = self.clean(lanes[0].rank, lanes[0].device) if lanes else None
+        if clean is None:
+            return timings(table, self.run.info)
+        return timings(table, self.run.info, clean.span, work_varies=clean.work_varies)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
         """Return the step of each rank and device, divided into parts.

@@ -91,7 +91,8 @@ class CleanLane:
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
     length of the clean step with its 95 % interval; ``parts`` has such a length for each part.
     ``recording`` is the time that the profiler took, None if another tool recorded the profile.
-    ``rare`` lists events that occur, or take long, in some steps only.
+    ``rare`` lists events that occur, or take long, in some steps only. ``work_varies``: the steps
+    may do different work, such as sequences of another length.
     """
 
     rank: int | None
@@ -102,6 +103,7 @@ class CleanLane:
     parts: Parts = field(repr=False)
     recording: Recording | None
     rare: tuple[Rare, ...]
+    work_varies: bool
     _profiled: EventTable = field(repr=False)
     _clock: _Clock = field(repr=False)
 
@@ -253,6 +255,7 @@ def clean_lane(
             on_device=device is not None,
             foreign=measured is None,
         ),
+        work_varies=slots.work_varies,
         _profiled=events,
         _clock=clock,
     )

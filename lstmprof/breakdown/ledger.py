@@ -39,9 +39,10 @@ COLUMNS = (
     DEVICE,
     Column.text("state", "busy (something ran) or idle"),
     Column.text(
-        "part", "category of busy time, such as gemm, or cause of idle time, such as dispatch"
+        "part",
+        "category of busy time, such as gemm (matmul), or cause of idle time, such as dispatch",
     ),
-    Column.integer("ns", "time of the step in this part"),
+    Column.integer("ns", "time that the step spends in this part"),
 )
 SCHEMA = schema(COLUMNS)
 #: Columns of the events that the ledger is computed from.

@@ -103,6 +103,23 @@ class SlotTimes:
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
         return max(counts) > (1 + VARYING_SHARE) * min(counts)
 
+    @property
+    def work_varies(self) -> bool:
+        """Return whether the steps may do different work: they ``vary``, or have other shapes.
+
+        Only the shapes of layers and matmuls count, because other ops may get the results of both.
+        """
+        if self.vary:
+            return True
+        codes, _ = self.events.texts("shapes")
+        works = self.events.is_kind("op") & self.events.is_one_of("category", "rnn", "gemm")
+        rows = np.flatnonzero(works & (codes != NONE))
+        rows = rows[np.argsort(self.events.start_ns[rows], kind="stable")]
+        starts = self.events.start_ns[rows]
+        ends = [np.searchsorted(starts, (w.start_ns, w.end_ns)) for w in self._windows]
+        shapes = [np.sort(codes[rows[first:last]]) for first, last in ends]
+        return any(not np.array_equal(shapes[0], others) for others in shapes[1:])
+
     def of_some_steps_ns(self, times: Floats) -> float:
         """Return the time per mean step of slots that at most half of the steps have.
 

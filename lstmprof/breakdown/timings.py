@@ -22,7 +22,7 @@ from lstmprof.breakdown.slot_times import Span
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
-from lstmprof.numbers import milliseconds, percent
+from lstmprof.numbers import count, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
 #: A change after the profile is reported only if each round has at least this many iterations
@@ -37,8 +37,26 @@ STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 #: this share of the time. Chosen by hand.
 ALONE_SHARE = 0.02
 
+#: Iterations of different work take different times if the middle half of them differs by more than
+#: this share of the median. Chosen by hand.
+UNLIKE_SHARE = 0.1
+
+#: Time of one page fault in ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of
+#: CPU time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
+FAULT_NS = 2_700
+#: Page faults distort the profile if profiled steps have at least this many times the page faults
+#: of timed iterations, and if these take at least this share of a profiled step. Chosen by hand.
+MORE_FAULTS, FAULTS_SHARE = 2, 0.1
+#: Settings with which glibc keeps freed memory. Measured on a handwritten LSTM of torch 2.13: 8,800
+#: page faults per profiled step without them and 0 with them; without MALLOC_TOP_PAD_, 8,800.
+#: The second is the largest that glibc accepts (mallopt(3): 32 MiB).
+KEEP_FREED = (
+    "MALLOC_TOP_PAD_=134217728 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
+)
+
 #: Kinds of ``Warning``.
 GOVERNOR, LOSS, THROTTLED, STATE = "governor", "loss", "clocks", "state"
+FAULTS = "page faults"
 
 
 @dataclass(frozen=True)
@@ -67,6 +85,9 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
         yield Warning(
             THROTTLED, f"the GPU was throttled: {reason}", "cool the GPU, or lock its clocks"
         )
+    faults = _faults(iterations)
+    if faults is not None:
+        yield faults
     change = _change_of_state(iterations.before_and_after())
     if change is not None:
         yield Warning(
@@ -75,6 +96,29 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
             "look for denormal numbers (see --keep-denormals), and for memory use, hooks or logs "
             "that grow from step to step",
         )
+
+
+def _faults(iterations: Iterations) -> Warning | None:
+    """Return a warning if the profiler adds page faults that take much of the profiled steps.
+
+    The profiler's memory may lie where glibc would otherwise keep freed blocks, so the program gets
+    fresh memory from the kernel in each step.
+    """
+    info, faults = iterations.info, iterations.column("minor_faults")
+    if not info.profiled_page_faults or not info.profiled_wall_ns or faults is None:
+        return None
+    profiled, timed = statistics.median(info.profiled_page_faults), float(np.median(faults))
+    extra_ns = (profiled - timed) * FAULT_NS
+    if profiled < MORE_FAULTS * timed:
+        return None
+    if extra_ns < FAULTS_SHARE * statistics.median(info.profiled_wall_ns):
+        return None
+    return Warning(
+        FAULTS,
+        f"profiled steps have {count(profiled)} page faults and timed steps {count(timed)}, so ops "
+        "on fresh memory take longer in the profile",
+        f"set {KEEP_FREED} for the program, and profile it again",
+    )
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
@@ -241,16 +285,16 @@ COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
     Column.real(
         "step_ns",
-        "the clean step: the time of a step if nothing disturbs it; typical_ns if no step was "
-        "profiled",
+        "clean step: time of a step without profiler overhead and disturbances; typical_ns if no "
+        "step was profiled",
     ),
     Column.real("step_low_ns", "low end of the 95 % interval of step_ns", _FEW),
     Column.real("step_high_ns", "high end of the 95 % interval of step_ns", _FEW),
     Column.real(
         "lost_ns",
-        "time by which the median iteration exceeds the clean step: other "
-        "processes, waiting threads and noise",
-        "the median iteration is not longer",
+        "time by which the median iteration exceeds the clean step: other processes, waiting "
+        "threads and noise",
+        "the median iteration is not longer than the clean step",
     ),
     Column.real(
         "cpu_share",
@@ -283,7 +327,7 @@ COLUMNS = (
     Column.real(
         "inflation_share",
         "median profiled step divided by the median iteration, minus 1",
-        "no step was profiled",
+        "no step was profiled, or the steps do different work and take different times",
     ),
     Column.real("cpu_energy_j", _ENERGY % "RAPL", "RAPL cannot be read"),
     Column.real(
@@ -326,10 +370,13 @@ class Timings:
     warnings: tuple[Warning, ...]
 
 
-def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timings | None:
+def timings(
+    table: pa.Table, info: RunInfo, clean: Span | None = None, *, work_varies: bool = False
+) -> Timings | None:
     """Return the statistics of ``timings.parquet``; None if no iteration came after warm-up.
 
-    ``clean`` is the clean step, None if no step was profiled.
+    ``clean`` is the clean step, None if no step was profiled. ``work_varies``: the profiled steps
+    may do different work, so a few of them cannot be compared with other iterations.
     """
     counted = Iterations.of(table, info)
     if counted is None:
@@ -340,6 +387,9 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
     batch, words = info.workload.batch, info.workload.words
     profiled = info.profiled_wall_ns
     inflation = statistics.median(profiled) / median - 1 if profiled and median else None
+    low, high = (counted.quantile_ns(quantile) for quantile in (0.25, 0.75))
+    if work_varies and high - low > UNLIKE_SHARE * median:
+        inflation = None
     return Timings(
         iterations=len(walls),
         step_ns=step,

@@ -197,8 +197,8 @@ class FirstAnswers:
             first = self._told.get(breakdown.run.name)
             if first and not holds(first, breakdown.ledger, breakdown.windows):
                 options.say(
-                    f"{breakdown.run.name}: the first step was wrong above: the whole file gives"
-                    " other times for it (see --table ledger)"
+                    f"{breakdown.run.name}: the times of the first step above are wrong: the whole"
+                    " file gives other times (see --table ledger)"
                 )
 
 

@@ -106,8 +106,8 @@ _RUN_OPTIONS = (
         default=CaptureRequest.iterations,
         show_default=True,
         metavar="N",
-        help="Timed iterations of all rounds together. If implementations take turns, the number "
-        "of turns (at least 20 ms each).",
+        help="Timed iterations of all rounds together. If several captures take turns, number of "
+        "turns, each at least 20 ms long.",
     ),
     click.option(
         "--timing-seconds",
@@ -247,7 +247,7 @@ _RUN_OPTIONS = (
         default=CaptureRequest.timeout_s,
         show_default=True,
         metavar="SECONDS",
-        help="Stop a worker process after this time.",
+        help="Stop a process that runs an implementation after this time.",
     ),
 )
 
@@ -334,10 +334,10 @@ def command(
 ) -> int:
     """Time and profile LSTM implementations, each in its own process.
 
-    Each round times iterations without a profiler, profiles a few steps, and times iterations
-    again. If you stop a capture, the same command resumes after the last complete round. Several
-    values of --impl, --workload, --precision or a size (--hidden 128,512) run in all combinations,
-    except those that an implementation does not support and those captured before.
+    A round is one process. It times iterations without a profiler, profiles a few steps, and times
+    iterations again. If you stop a capture, the same command resumes after the last complete round.
+    Several values of --impl, --workload, --precision or a size (--hidden 128,512) run in all
+    combinations, except those that an implementation does not support and those captured before.
 
     \b
     Example:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     default=FAIL_IF,
     show_default=True,
     metavar="CONDITION",
-    help="Condition that fails the gate: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
-    "several joined by 'or'.",
+    help="Rule; compare fails if it holds: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
+    "several rules joined by 'or'.",
 )
 @click.option(
     "--format",
@@ -62,7 +62,8 @@ def command(
 
     compare uses the 95 % interval of the ratio of clean steps. The exit status is 0 if all pairs
     pass, 3 if a pair fails, and 4 if the limit lies inside an interval; compare then prints how
-    many rounds would decide. 1 is a failure of the command and 2 a usage error (docs/gate.md).
+    many rounds would be enough to decide. 1 is a failure of the command and 2 a usage error
+    (docs/gate.md).
 
     \b
     Example:

@@ -55,8 +55,9 @@ def command(
     """Cut a large profile to a few of its steps.
 
     A Kineto trace can be cut to a smaller Kineto trace, with unchanged events; any profile can be
-    cut to a Perfetto trace. Events that cross the edge are kept whole. cut also keeps the launches
-    of kept kernels, the ops around them, and the marker that ends the last step.
+    cut to a Perfetto trace. Events that begin or end outside the kept part are kept whole. cut also
+    keeps the launches of kept kernels, the ops around these launches, and the marker that ends the
+    last step.
 
     \b
     Example:
@@ -103,7 +104,7 @@ def _asked(
         UsageError: not exactly one option is given, or its range is invalid or empty.
     """
     if (step is not None) + (steps is not None) + (range_ is not None) != 1:
-        raise UsageError("cut keeps one part", "give one of --step, --steps and --range")
+        raise UsageError("cut keeps exactly one part", "give one of --step, --steps and --range")
     if step is not None:
         return (step, step), None
     option, given, pattern = ("--steps", steps, _STEPS) if steps else ("--range", range_, _RANGE)
@@ -134,9 +135,11 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, of: Cut, path: str, out
 
 def _over_the_edge(of: Cut, *, is_json: bool) -> str:
     """Return the line about kept events that are partly or entirely outside the cut."""
-    crossing = f"kept whole: {of.crossing:,} events that cross the edge"
+    crossing = f"kept whole: {of.crossing:,} events that begin or end outside the kept part"
     if not is_json:
         return crossing
     steps = ", ".join(f"step {step}" for step in of.next_steps)
     marker = f", and the marker of {steps}" if steps else ""
-    return f"{crossing}; also kept: {len(of.rows) - of.inside:,} events linked to them{marker}"
+    return (
+        f"{crossing}; also kept: {len(of.rows) - of.inside:,} events linked to kept events{marker}"
+    )

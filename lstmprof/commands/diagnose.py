@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--gemm-at-roofline",
     is_flag=True,
-    help="Estimate the slow step with matmuls at their roofline time.",
+    help="Estimate the slow step as if its matmuls took only their roofline time.",
 )
 @click.option(
     "--as",
@@ -67,13 +67,13 @@ if TYPE_CHECKING:
 @click.option(
     "--since",
     metavar="RUN",
-    help="Run from before a fix: compare the gain that it forecast with the real gain.",
+    help="Run from before a fix: compare the gain that its diagnosis forecast with the real gain.",
 )
 @click.option(
     "--evidence", is_flag=True, help="Show counts and the largest ops of each kind of time."
 )
 @click.option(
-    "--waterfall", is_flag=True, help="Show the difference between two steps by kind of time."
+    "--waterfall", is_flag=True, help="Show the difference between the two steps by kind of time."
 )
 @click.option(
     "--roofline", is_flag=True, help="Show the least time per step at the device's peak rates."
@@ -101,9 +101,9 @@ def command(
     """Explain why runs are slow, and what to change.
 
     PATH is a run, a folder of runs, or a profile, as for breakdown. Each run is compared with the
-    fastest comparable run. A run without a comparable one is diagnosed on its own. If a run has
-    several ranks, diagnose picks the rank that the others wait for, or else the first; if a rank
-    has several devices, it picks the busiest.
+    fastest comparable run. A run without a comparable run is diagnosed on its own. If a run has
+    several ranks, diagnose picks the rank that the other ranks wait for, or else the first; if a
+    rank has several devices, it picks the busiest.
 
     \b
     Example:

@@ -51,8 +51,9 @@ def command(
     length and copy bandwidth. The flame graph shows host stacks, with their host time and the
     device time of the kernels that they launched.
 
-    With OTHER, both files show one clean step of each run: the Perfetto trace side by side from
-    one instant, the flame graph with what each run has more of than the other.
+    With OTHER, both files show one clean step of each run. The Perfetto trace shows the two steps
+    side by side, from the same instant. The flame graph shows which stacks take longer in which
+    run.
 
     PATH is a run or a profile, as for breakdown.
 

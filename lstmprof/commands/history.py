@@ -48,9 +48,9 @@ def command(
     """Show how step times changed from run to run.
 
     Runs with the same implementation, workload, precision, mode, device, threads and seed are one
-    series, oldest first. A run is marked as a change if its 95 % interval differs by more than 2 %
-    from the level before it (docs/history.md). To label runs by commit, use lstmprof capture
-    --label "$(git rev-parse --short HEAD)".
+    series, oldest first. A run is marked as a change if its step surely differs by more than 2 %
+    from the runs before it: by the 95 % interval of the ratio (docs/history.md). To label runs by
+    commit, use lstmprof capture --label "$(git rev-parse --short HEAD)".
 
     PATH is a run, a folder of runs, or a profile, as for breakdown.
 

@@ -89,9 +89,9 @@ def command(
     """Find the fastest implementation of a network on this machine, and print its code.
 
     recommend times every implementation that runs here in one round, and the fastest in three. It
-    ranks them, shows ties as equal, and explains each gap. Measurements are stored, so the same
-    command answers at once. Sizes that you do not give are those of the workload 1x320-ce-short
-    (lstmprof list workloads).
+    ranks them, shows ties as equal, and explains why the others are slower. Measurements are
+    stored, so the same command answers at once the next time. Sizes that you do not give are those
+    of the workload 1x320-ce-short (lstmprof list workloads).
 
     \b
     Example:

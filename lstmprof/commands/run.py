@@ -121,7 +121,8 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--compare-with",
     metavar="RUN",
-    help="Run from before a fix: at the end, compare its forecast gain with the real gain.",
+    help="Run from before a fix: at the end, compare the gain that its diagnosis forecast with the "
+    "real gain.",
 )
 @click.option(
     "--watch",

@@ -46,8 +46,8 @@ def command(
 ) -> int:
     """Print runs as a table for a paper.
 
-    The fastest of comparable runs is bold, and so are runs whose 95 % interval overlaps its
-    interval. The caption names the values, machine, versions, rounds and iterations.
+    The fastest of comparable runs is bold, and so are runs whose 95 % interval overlaps that of the
+    fastest. The caption names the values, machine, versions, rounds and iterations.
 
     PATH is a run or a folder of runs, as for breakdown. If runs in one cell of the table differ in
     a setting, lstmprof adds this setting to --rows.

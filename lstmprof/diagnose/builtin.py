@@ -131,7 +131,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
     called = FRAMEWORK_NAMES.get(framework, framework or "the unknown framework of the run")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
     if not is_here(shape.device):
-        raise UsageError("the run used a GPU, which this machine lacks")
+        raise UsageError("the run used a GPU, but this machine has none")
     reasons = []
     for row in rows:
         request = CaptureRequest(
@@ -247,8 +247,8 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
         factor = None
     else:
         assert diagnosis.outcome.ratio is not None
-        known = f"ratio {in_words(diagnosis.outcome.ratio)}"
-        ending += f". {breakdown.run.name} takes {_times(factor)} ({times}; {known})"
+        known = f"a ratio of {in_words(diagnosis.outcome.ratio)}"
+        ending += f". {breakdown.run.name} takes {_times(factor, op)} ({times}; {known})"
     return Against(
         breakdown.run.name,
         state,
@@ -271,9 +271,9 @@ def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
     return "faster" if mine is diagnosis.slow else "slower"
 
 
-def _times(factor: float | None) -> str:
+def _times(factor: float | None, op: str) -> str:
     assert factor is not None
-    return f"{factor:.2f}× as long on this machine"
+    return f"{factor:.2f}× as long as {op} on this machine"
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
@@ -284,7 +284,8 @@ def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
         breakdown.run.name,
         "unknown",
         f"{breakdown.run.name} {how_it_runs(breakdown, shape)} and takes {milliseconds(mine)} ms "
-        f"per step; {op} takes {milliseconds(other)} ms here. The times cannot be compared: "
+        f"per step; {op} takes {milliseconds(other)} ms on this "
+        "machine. The times cannot be compared: "
         f"{_where(breakdown, best)}.",
         best.run.name,
         op,
@@ -322,11 +323,11 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
     mine, other = call_ns(shape.layer), call_ns(row)
     what = "forward" if shape.mode == "forward" else "forward and backward"
     times = f"{milliseconds(mine)} against {milliseconds(other)} ms {what}, under the profiler"
-    padded = ", over the padded length" if shape.layer["packed"] else ""
+    padded = ", over padded sequences" if shape.layer["packed"] else ""
     if not same_machine(breakdown.run.info, best.run.info):
         sentence = (
             f"{name} {how} in {milliseconds(mine)} ms; {op} runs the layer in one op in "
-            f"{milliseconds(other)} ms here{padded}. The times cannot be compared: "
+            f"{milliseconds(other)} ms on this machine{padded}. The times cannot be compared: "
             f"{_where(breakdown, best)}."
         )
         return Against(name, "unknown", sentence, best.run.name, op, None, "layers", False)
@@ -337,7 +338,7 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
         return Against(name, "same", sentence, best.run.name, op, None, "layers", True)
     state: State = "faster" if factor > 1 else "slower"
     sentence = (
-        f"{name} {how}; {op} runs the layer in one op{padded}. {name} takes {_times(factor)} "
+        f"{name} {how}; {op} runs the layer in one op{padded}. {name} takes {_times(factor, op)} "
         f"({times}). Likely, not certain: profiling changes a step by {percent(off)}."
     )
     return Against(name, state, sentence, best.run.name, op, factor, "layers", True)

@@ -16,6 +16,7 @@ from lstmprof.breakdown.lacks.rules import RANGES_WITHOUT_OPS
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS
+from lstmprof.names import PART_WORDS
 
 LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
 RUNTIME, CPU_OP = "runtime", "CPU op"
@@ -46,20 +47,30 @@ KINDS = {
     COPY: "copies",
     GEMM: "matmuls",
     MEMORY: "elementwise ops and reductions",
-    EMBEDDING: "embedding look-ups",
-    INPUT: "input",
+    EMBEDDING: "embedding lookups",
+    INPUT: "preparation of the input",
     COMPILE: "compilation, or capture of a graph, inside the step",
     START: "initialisation of the GPU's runtime and loading of code",
     ALLOCATION: "memory allocation",
-    RANGE: "ranges without recorded ops",
+    RANGE: "ranges in which no op was recorded",
     UNRECORDED: "unrecorded host time",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
-    QUEUE: "an idle device although work is queued",
-    SLOWER: "the same calls, each taking longer",
+    QUEUE: "idle time in which the device does not start queued work",
+    SLOWER: "calls that take longer than in the faster run",
     PROFILER: "profiler overhead",
     UNKNOWN: "time without a known cause",
 }
+
+
+def shown(kind: str) -> str:
+    """Return the name of a kind of time for people; it is that of the same part of the breakdown.
+
+    ``kind`` itself is for JSON and code.
+    """
+    return PART_WORDS.get(kind.lower(), kind)
+
+
 #: The kinds in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``). Time in
 #: which the host prepares the input, compiles or starts the runtime belongs to other kinds.
 WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
@@ -197,7 +208,7 @@ RULES = (
     Rule(COPY, _part(*_MOVES), "work that moves or fills memory and computes nothing"),
     Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
     Rule(
-        EMBEDDING, _part("embedding"), "look-ups of rows in an embedding table, and their gradients"
+        EMBEDDING, _part("embedding"), "lookups of rows in an embedding table, and their gradients"
     ),
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(

@@ -81,6 +81,8 @@ FINDINGS = (
     Column("sentence", pa.string(), "", "the finding in one sentence, with its evidence"),
     Column("fixes", pa.list_(pa.string()), "", "what to change"),
 )
+#: Fields of a ``Difference`` in JSON and tables.
+_DIFFERENCE = ("kind", "fast_ns", "slow_ns", "delta_ns")
 _NOTHING = Asked()
 _NO_ROOFLINE = (
     "--peaks has no effect, because only runs of lstmprof capture record how much a step computes"
@@ -161,8 +163,7 @@ class Diagnosis:
         """
         if self.fast is None:
             return ()
-        rows = (explained.finding for explained in self.findings)
-        return tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in rows)
+        return tuple(explained.finding.difference for explained in self.findings)
 
     @property
     def settings(self) -> tuple[settings.Disagreement, ...]:
@@ -241,7 +242,7 @@ class Diagnosis:
             "overlap": slow.overlap
             and {**asdict(slow.overlap), **_of(slow.overlap, "overlapped_ns", "share")},
             "busy_share": slow.busy_ns / slow.length_ns if slow.device is not None else None,
-            "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in self.differences],
+            "waterfall": [_of(d, *_DIFFERENCE) for d in self.differences],
             "findings": [_finding(explained) for explained in self.findings],
             "roofline": None if self.roofline is None else _roofline(self.roofline),
             "what_if": [replay.to_dict() for replay in self.what_ifs],
@@ -255,7 +256,7 @@ class Diagnosis:
 
         The table is empty for a single run.
         """
-        rows = [{**asdict(part), "delta_ns": part.delta_ns} for part in self.differences]
+        rows = [_of(d, *_DIFFERENCE) for d in self.differences]
         return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
 
     def table(self) -> Table:
@@ -571,4 +572,7 @@ def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
     if price < LONG_FIRST_STEP * slow.length_ns:
         return None
     name, took = labels(fast, slow)[0], milliseconds(first)
-    return f"the long first step of {name} ({took} ms) pays off after {-(-price // gain):,} steps"
+    return (
+        f"the first step of {name} takes {took} ms, which its shorter steps make up for after "
+        f"{-(-price // gain):,} steps"
+    )

@@ -27,6 +27,7 @@ from lstmprof.runs.metadata import condition
 #: If the step time changes by a smaller share than this, no new level begins.
 FLOOR = EQUAL_SHARE
 _ALONE = "no earlier run of the series can be compared"
+_NO_LABEL = "(no label) "
 COLUMNS = (
     Column(
         "series",
@@ -96,9 +97,15 @@ class Point:
         return self.profile.info.started_at or self.profile.info.created or ""
 
     @property
-    def label(self) -> str:
+    def since(self) -> str:
         """Return the label of the run, else its start time, else its name."""
-        return self.profile.info.label or self.when[:16].replace("T", " ") or self.profile.name
+        return self.label.removeprefix(_NO_LABEL)
+
+    @property
+    def label(self) -> str:
+        """Return the label of the run; without one, its start time, else its name."""
+        name = self.when[:16].replace("T", " ") or self.profile.name
+        return self.profile.info.label or f"{_NO_LABEL}{name}"
 
 
 @dataclass(frozen=True)
@@ -117,14 +124,16 @@ class Series:
     def sentence(self) -> str:
         """Return the implementation's current time per step and its changes, in one sentence."""
         last = self.points[-1]
-        texts = [f"{_change(point)} since {point.label}" for point in self.changes]
+        texts = [f"{_change(point)} since {point.since}" for point in self.changes]
         changed = (
             f"{number_of(len(texts), 'change', 'changes')}: {listed(texts)}"
             if texts
             else "no change"
         )
         runs = number_of(len(self.points), "run", "runs")
-        return f"{self.title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms per step"
+        sizes = last.profile.info.workload.sizes
+        title = f"{self.title} ({sizes})" if sizes else self.title
+        return f"{title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms per step"
 
 
 def _change(point: Point) -> str:

@@ -98,7 +98,7 @@ class Excess:
     def words(self) -> str:
         """Return a clause such as ``spends 1.2 ms more per step in dispatch``."""
         part = PART_WORDS.get(self.part, self.part)
-        return f"spends {milliseconds(self.ns)} ms more per step in {part} than the others (median)"
+        return f"spends {milliseconds(self.ns)} ms more per step in {part} than the median rank"
 
 
 @dataclass(frozen=True)
@@ -235,11 +235,11 @@ def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | No
 def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
     """Return the reason why no collectives of the ranks can be compared."""
     if not rows:
-        return "no collectives"
+        return "the profile has no collectives"
     places = sorted({_place(row) for row in rows}, key=_order)
     if len(places) < 2:
         job = world_size(breakdown.run.info) or 1
-        only = f"only {lane_words(*places[0])} has collectives"
+        only = f"only {lane_words(*places[0])} has collectives in the profile"
         one = f"the profile has 1 of {job} ranks; give the folder with all ranks"
         return one if job > 1 else only
     steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in places]
@@ -251,8 +251,8 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
         return _other_number(unmatched, rows, places)
     skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
     return (
-        f"the same collective ends up to {milliseconds(skew_ns)} ms apart on different ranks, even "
-        "with aligned clocks"
+        f"a collective ends up to {milliseconds(skew_ns)} ms apart on different ranks, even after "
+        "aligning their clocks"
     )
 
 
@@ -296,7 +296,7 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     each = " per step" if facts.marked else ""
     low, high = (f(waiter.waits_ns for waiter in waiters) for f in (min, max))
     if high < matters_ns:
-        reason = f"the longest wait is {milliseconds(high, 3)} ms{each}"
+        reason = f"the longest wait of a rank in collectives is {milliseconds(high, 3)} ms{each}"
         return replace(facts, state=NONE, reason=reason)
     late = min(waiters, key=lambda waiter: (waiter.waits_ns, _order(waiter.place)))
     others = statistics.median(w.waits_ns for w in waiters if w is not late)
@@ -306,9 +306,9 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
         return replace(facts, state=FOUND, rank=late.rank, device=late.device, late_in=late_in)
     lates = [place for place in late_of_steps if place is not None]
     moves = len(lates) >= MOVES * steps and len(set(lates)) > 1
-    reason = "all ranks wait for each other:"
+    reason = "in collectives, all ranks wait for each other:"
     if moves:
-        reason = "the late rank changes from step to step; the ranks wait"
+        reason = "another rank is late from step to step; the ranks wait"
     reason += f" {milliseconds(low)} to {milliseconds(high)} ms{each}"
     return replace(facts, state=NONE, reason=reason, moves=moves)
 
@@ -401,7 +401,7 @@ def straggler_sentence(straggler: Straggler) -> str:
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
     return (
-        f"{likely}straggler: {name}, last to arrive in {own.last_in} of {late.collectives}"
+        f"{likely}straggler: {name}, the last to arrive in {own.last_in} of {late.collectives}"
         f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
         f" including {milliseconds(for_it)} ms for {name}{does}; {name} itself waits"
         f" {milliseconds(own.waits_ns)} ms{more}{others}"
@@ -412,7 +412,7 @@ def overlap_sentence(overlap: Overlap, marked: bool) -> str:
     """Return the sentence about the overlap of communication and computing."""
     each = " per step" if marked else ""
     return (
-        f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; the device"
-        f" computes during {percent(overlap.share)} of this time, and computes nothing during"
-        f" {milliseconds(overlap.exposed_ns)} ms"
+        f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; during"
+        f" {milliseconds(overlap.exposed_ns)} ms ({percent(1 - overlap.share)}) of this time, the"
+        f" device computes nothing"
     )

@@ -8,6 +8,7 @@ from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import listed, milliseconds, percent
 
 
@@ -34,36 +35,41 @@ def _saved(finding: Finding) -> str:
     """Return a clause on how much shorter the step would be without a finding's kind of time."""
     amount = f"{milliseconds(max(finding.saving.ns, 0))} ms"
     if finding.saving.by == ROOFLINE:
-        return f"{amount} above the roofline"
+        return f"{amount} more than the roofline (the least time for this work)"
     if finding.saving.ns <= 0:
-        return "replayed without it, the step is no shorter"
-    return f"replayed without it, the step is {amount} shorter"
+        return "in a replay without this time, the step is no shorter"
+    return f"in a replay without this time, the step is {amount} shorter"
 
 
 def roofline_sentence(limit: Roofline) -> str:
     """Return a sentence with the least time of the step, its share of the step, and matmul rate."""
     share = (
-        f"; the run reaches {percent(limit.share)} of the roofline"
+        f"; the run reaches {percent(limit.share)} of this roofline"
         if limit.share is not None
         else ""
     )
     share += ", so the peak rates are too low" if (limit.share or 0) > 1 else ""
-    text = f"at least {milliseconds(limit.step_ns)} ms per step{share}"
+    least = f"at the device's peak rates, a step takes at least {milliseconds(limit.step_ns)} ms"
+    text = f"{least}{share}"
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    rate = f"FLOPs of all matmuls, divided by the step: {reached} GFLOP/s (peak: {peak})"
+    rate = f"averaged over the step, matmuls compute {reached} GFLOP/s (peak: {peak} GFLOP/s)"
     return f"{text}; {rate}.{_quicker(limit)}"
 
 
 def _quicker(limit: Roofline) -> str:
     """Return why some work is faster than its least time, as a sentence; empty if none is."""
-    quicker = [" + ".join(r.categories) for r in limit.reaches if (r.share or 0) > 1]
+    quicker = [
+        " + ".join(PART_WORDS.get(c, c) for c in r.categories)
+        for r in limit.reaches
+        if (r.share or 0) > 1
+    ]
     if not quicker or (limit.share or 0) > 1:
         return ""
     return (
-        f" {listed(quicker)}: above 100 % of the peak rate, because the data fits into a cache or "
-        "the measured peak is too low."
+        f" Above 100 % of the roofline: {listed(quicker)}, because the data fits into a cache or "
+        "the measured peak rate is too low."
     )
 
 
@@ -97,7 +103,8 @@ def what_if_sentence(
     text = f"{name}: {ends} ({percent(-saved) if saved else 'saves nothing'})"
     if prediction.bottleneck is not None:
         state, part, ns = prediction.bottleneck
-        text += f"; the largest part is then {state} {part}, {milliseconds(ns)} ms"
+        words = PART_WORDS.get(part, part)
+        text += f"; the largest part is then {words} ({state}), {milliseconds(ns)} ms"
     if form is not None:
         text += f"; {_forecast_error(error)}"
     doubts = prediction_certainty(prediction).reasons

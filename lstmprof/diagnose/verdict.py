@@ -47,7 +47,11 @@ _WHOLE = 100
 #: The name of the bottleneck if a device waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
 #: Kind of time → what sentences call it, for kinds whose name does not explain itself.
-_IN_WORDS = {causes.QUEUE: "idle time of the device with work queued"}
+_IN_WORDS = {
+    causes.QUEUE: "idle time in which the device does not start queued work",
+    causes.RANGE: "time inside ranges in which no op was recorded",
+    causes.RUNTIME: "runtime calls",
+}
 #: If a device waits for its host in several ways, other waits than the named one belong to the
 #: bottleneck if they take at least this share of the named one's time. Chosen by hand.
 _OTHER_WAITS = 0.1
@@ -59,8 +63,8 @@ _OWN_WAITS = (
     *(causes.COLLECTIVE, causes.QUEUE),
 )
 _THEN_SHARE = 0.1
-#: The kinds of time that are plural nouns.
-_PLURALS = ("ranges", "calls")
+#: How the names of kinds of time end that are plural nouns.
+_PLURAL = "calls"
 
 
 @dataclass(frozen=True)
@@ -172,10 +176,17 @@ class Verdict:
             return self.cause or "the times of the steps vary too much to compare their parts"
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
-        takes = f"{_IN_WORDS.get(self.bottleneck, self.bottleneck)} {self.amount}"
+        takes = f"{self.bottleneck_words} {self.amount}"
         takes = f"{takes}: {self.evidence}" if self.evidence else takes
         takes = f"{takes}; next: {self.then}" if self.then else takes
         return f"{self.cause}; {takes}" if self.cause else takes
+
+    @property
+    def bottleneck_words(self) -> str:
+        """Return the name of the bottleneck for people; empty if there is no bottleneck."""
+        name = self.bottleneck or ""
+        large = next((d.words for d in self.where if d.kind == name), "")
+        return _IN_WORDS.get(name) or large or causes.shown(name)
 
     @property
     def amount(self) -> str:
@@ -185,13 +196,25 @@ class Verdict:
         ``adds 4.1 of 7.3 ms``.
         """
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
-        plural = (self.bottleneck or "").endswith(_PLURALS)
+        plural = self.bottleneck_words.endswith(_PLURAL)
         if self.baseline is not None:
             of_all = f" of {whole}" if self.bottleneck_ns <= self.whole_ns else ""
             return f"{'add' if plural else 'adds'} {ns}{of_all} ms"
         share = percent(self.bottleneck_ns / self.whole_ns) if self.whole_ns else "all"
         what = "step" if self.per == "per step" else "profile"
-        return f"{'take' if plural else 'takes'} {share} of the {what} ({ns} of {whole} ms)"
+        largest = "" if self._is_largest else ", the largest part that could be saved"
+        return (
+            f"{'take' if plural else 'takes'} {share} of the {what} ({ns} of {whole} ms{largest})"
+        )
+
+    @property
+    def _is_largest(self) -> bool:
+        """Return whether no other kind of time takes longer than the bottleneck.
+
+        Also return True for initialisation, which is named first even if it saves less.
+        """
+        longest = max((d.slow_ns for d in self.where), default=0)
+        return self.bottleneck_ns >= longest or self.kind == causes.START
 
     @property
     def sentence(self) -> str:
@@ -285,7 +308,7 @@ def verdict_of(
         then="" if named is None or fast is not None else _then(findings, waits, whole_ns),
         words=outcome.words,
         fixes=fixes,
-        where=tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in findings),
+        where=tuple(f.difference for f in findings),
         certainty=level,
         reasons=reasons,
         lost_ns=slow.lost_ns,
@@ -317,7 +340,8 @@ def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) 
         reverse=True,
     )
     texts = [
-        f"{_IN_WORDS.get(name, name)} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
+        f"{_IN_WORDS.get(name, causes.shown(name))} takes {percent(ns / whole_ns)} "
+        f"({milliseconds(ns)} ms)"
         for ns, name in times
         if whole_ns and ns >= _THEN_SHARE * whole_ns
     ]

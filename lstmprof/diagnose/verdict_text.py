@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,13 @@ CERTAINTY_WORDS: dict[Level, str] = {
 #: Times in ms have one decimal if the step or difference takes at least this long (in ns), else
 #: three decimals.
 _LONG_NS = 1_000_000
+#: What follows a clause at which a long text may be cut.
+_CLAUSE_END = re.compile(r"[;:,] | and ")
+#: A space within an item of a list, a space between a number and its unit, and what stands for both
+#: while lines are broken.
+_WITHIN_ITEM = re.compile(r"(?<! ) (?! )")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 class Diagnosed(Protocol):
@@ -66,7 +74,8 @@ class Line:
     """One labelled text of a verdict, which may be wrapped to at most ``most`` printed lines.
 
     If ``text`` is too long, it is cut before ``end``, which always stays. If a verdict has too many
-    lines, those with a high ``rank`` are left out.
+    lines, those with a high ``rank`` are left out. With ``items``, the text is a list whose items
+    are separated by three spaces, and no line is broken within an item.
     """
 
     rank: int
@@ -74,6 +83,7 @@ class Line:
     text: str
     end: str = ""
     most: int = 2
+    items: bool = False
 
     @property
     def head(self) -> str:
@@ -101,6 +111,7 @@ def verdict_text(
     for line in verdict_lines(diagnosis):
         text, end = (spoken(one_line(part)) for part in line.shortened(names))
         end = f" {end}" if line.end.startswith(" ") else end
+        text = _WITHIN_ITEM.sub(_UNBROKEN, text) if line.items else text
         lines.append((line, wrapped(line.head, text, end, line.most, width)))
     room, kept = MOST_LINES - 1, set()
     for line, broken in sorted(lines, key=lambda pair: pair[0].rank):
@@ -115,8 +126,14 @@ def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> lis
     """Return ``head``, ``text`` and ``end`` as lines of at most ``width`` characters.
 
     Later lines are indented by the length of ``head``. If there are more than ``most`` lines,
-    ``text`` is cut with an ellipsis; ``end`` stays.
+    ``text`` is cut after a clause, or else after a word, and gets an ellipsis; ``end`` stays.
     """
+    text, end = (_BEFORE_UNIT.sub(_UNBROKEN, part) for part in (text, end))
+    broken = _broken(head, text, end, most, width)
+    return [line.replace(_UNBROKEN, " ") for line in broken]
+
+
+def _broken(head: str, text: str, end: str, most: int | None, width: int) -> list[str]:
     more = f" …{end}"
     wrapper = textwrap.TextWrapper(
         width,
@@ -128,9 +145,22 @@ def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> lis
     lines = wrapper.wrap(f"{text}{end}")
     if most is None or len(lines) <= most or len(head) + len(more) >= width:
         return lines
+    for place in clause_ends(text):
+        shorter = wrapper.wrap(f"{text[:place]}{more}")
+        if len(shorter) <= most:
+            return shorter
     wrapper.max_lines, wrapper.placeholder = most, more
     # append a long word, because textwrap adds the placeholder only if the text does not fit
     return wrapper.wrap(f"{text} {'x' * width}")
+
+
+def clause_ends(text: str) -> list[int]:
+    """Return where ``text`` can be cut after a whole clause, the last place first.
+
+    A clause ends before ``; ``, ``: ``, ``, and `` and the like, outside brackets.
+    """
+    ends = [match.start() for match in _CLAUSE_END.finditer(text)]
+    return [end for end in reversed(ends) if text.count("(", 0, end) == text.count(")", 0, end)]
 
 
 def page(diagnosis: Diagnosed) -> str:
@@ -157,7 +187,8 @@ def baseline_line(diagnosis: Diagnosed) -> str:
     verdict, fast = diagnosis.verdict, diagnosis.fast
     if fast is None or verdict.baseline is None:
         return ""
-    kernels = f" ({fast.info.kernels_used})" if fast.info.kernels_used else ""
+    used = fast.info.kernels_used
+    kernels = f" (recurrent layers: {used})" if used else ""
     return f"baseline: {verdict.baseline}, {verdict.baseline_ms}{kernels}"
 
 
@@ -190,34 +221,35 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
             yield Line(1, "Differ", verdict.cause)
         return
     then = f"; next: {verdict.then}" if verdict.cause and verdict.then else ""
-    yield Line(0, "Why", f"{verdict.cause or verdict.why}{then}")
+    yield Line(0, "Why", f"{verdict.cause or verdict.why}{then}", most=3)
     for number, (label, text, gain) in enumerate(fix_lines(diagnosis)):
         rank, most = (5, 2) if number else (1, 3)
         yield Line(rank, label, text, gain and f" ({gain})", most)
-    where = "   ".join(f"{kind} {amount}" for kind, amount in places(verdict))
+    where = "   ".join(f"{words} {amount}" for _, words, amount in places(verdict))
     if verdict.rough and diagnosis.fast is not None:
         counts = counts_in_words(diagnosis.fast, diagnosis.slow)
         yield Line(
             2,
             "Where",
-            f"not known: the times of the steps vary too much{counts and '; '}{counts}",
+            f"unknown, because the times of the steps vary too much{counts and '; '}{counts}",
         )
     elif where:
-        yield Line(2, "Where", f"{where} ms")
+        yield Line(2, "Where", f"{where} ms", most=3, items=True)
     if verdict.cause and verdict.evidence and not verdict.rough:
         yield Line(4, "", verdict.evidence)
     if verdict.reasons:
         yield Line(3, "Doubt", listed(list(verdict.reasons)))
     for rare in verdict.now_and_then[:1]:
         often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
-        yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
+        took = f"{cropped(rare.name)} takes {milliseconds(rare.each_ns)} ms"
+        yield Line(6, "Rare", f"{took}, but only {often}")
 
 
 def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
     """Return triples (label, fix, gain or ""), best first, at most ``_FIXES``.
 
-    The label is ``Fix`` if the cause is known and the gain, too; else ``Try``. A known cause
-    without a fix has a text that says so.
+    The label is ``Fix`` if the cause is known and the gain, too; else ``Try``. The gain of a
+    ``Try`` may be ``gain unknown``. A known cause without a fix has a text that says so.
     """
     verdict, profile = diagnosis.verdict, diagnosis.slow
     if verdict.state == "found" and not verdict.fixes:
@@ -228,13 +260,13 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
     different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
     gains = ["" if verdict.rough else fix.gain for fix in different[:_FIXES]]
     return [
-        ("Fix" if gain and verdict.state == "found" else "Try", fix.fix, gain)
+        ("Fix" if gain and verdict.state == "found" else "Try", fix.fix, gain or "gain unknown")
         for fix, gain in zip(different, gains, strict=False)
     ]
 
 
-def places(verdict: Verdict) -> list[tuple[str, str]]:
-    """Return pairs (kind of time, its ms as text), largest first.
+def places(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """Return triples (kind of time, its name for people, its ms as text), largest first.
 
     For two runs, the times are differences. Kinds under 5 % of the step or difference are summed as
     ``other``.
@@ -245,13 +277,13 @@ def places(verdict: Verdict) -> list[tuple[str, str]]:
     large.sort(key=lambda d: -d.delta_ns)
     rest = verdict.whole_ns - sum(d.delta_ns for d in large)
     digits = 1 if abs(verdict.whole_ns) >= _LONG_NS else 3
-    shown = [(d.kind, d.delta_ns) for d in large]
-    shown += [("other", rest)] if len(large) < len(verdict.where) else []
+    shown = [(d.kind, d.words or d.kind, d.delta_ns) for d in large]
+    shown += [("other", "other", rest)] if len(large) < len(verdict.where) else []
     plus = "+" if verdict.baseline is not None else ""
-    amounts = [(kind, ns, f"{abs(ns) / 1e6:,.{digits}f}") for kind, ns in shown]
+    amounts = [(kind, words, ns, f"{abs(ns) / 1e6:,.{digits}f}") for kind, words, ns in shown]
     return [
-        (kind, f"{plus if ns >= 0 else '−'}{amount}")
-        for kind, ns, amount in amounts
+        (kind, words, f"{plus if ns >= 0 else '−'}{amount}")
+        for kind, words, ns, amount in amounts
         if kind != "other" or amount.strip("0.,")
     ]
 
@@ -287,10 +319,10 @@ def gained(before: Verdict, after: Verdict) -> str:
     was, now = milliseconds(before.step.ns), milliseconds(after.step.ns)
     if after.step.high_ns < before.step.low_ns or before.step.high_ns < after.step.low_ns:
         word = "gained" if less_ns >= 0 else "lost"
-        gain = f"{word}: {milliseconds(abs(less_ns))} ms ({was} to {now} ms per step)"
+        gain = f"really {word}: {milliseconds(abs(less_ns))} ms (from {was} to {now} ms per step)"
     else:
-        gain = f"gain: unknown, because the 95 % intervals of {was} and {now} ms per step overlap"
-    return f"forecast: {forecast or 'gain unknown'}; {gain}"
+        gain = f"real gain unknown: the 95 % intervals of {was} and {now} ms per step overlap"
+    return f"forecast of the first fix: {forecast or 'gain unknown'}; {gain}"
 
 
 def in_short(diagnosis: Diagnosed) -> str:
@@ -299,13 +331,14 @@ def in_short(diagnosis: Diagnosed) -> str:
     if diagnosis.outcome.equal:
         return f"same as the baseline, within {percent(EQUAL_SHARE)}"
     if verdict.bottleneck is None:
-        blind = (lack.kind for _, lack in diagnosis.lacks if lack.blinds)
+        blind = (lack.words for _, lack in diagnosis.lacks if lack.blinds)
         words = verdict.words.removeprefix(NOT_EXPLAINED)
         return next((f"unknown: {kind}" for kind in blind), words)
+    name = verdict.bottleneck_words
     if verdict.baseline is not None:
         cause = verdict.cause.partition(" (baseline")[0]
-        return cause or f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"
-    kind = f"{verdict.bottleneck} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
+        return cause or f"{name} +{milliseconds(verdict.bottleneck_ns)} ms"
+    kind = f"{name} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
     counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
     text = f"{verdict.cause}; {kind}" if verdict.cause else counts
     return with_short_names(text, diagnosis.kernel_names, 32)

@@ -25,6 +25,8 @@ from lstmprof.errors import UsageError
 
 #: The name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"
+#: Name of a change → its words in sentences, if they differ.
+_IN_WORDS = {GEMM_AT_ROOFLINE: "matmuls at their roofline time"}
 #: Form in ``names.FORMS`` → its name for users.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
@@ -65,7 +67,8 @@ class WhatIf:
     @property
     def sentence(self) -> str:
         """Return the result in one sentence."""
-        return what_if_sentence(self.name, self.prediction, self.form, self.error)
+        words = _IN_WORDS.get(self.name, self.name)
+        return what_if_sentence(words, self.prediction, self.form, self.error)
 
     def to_dict(self) -> dict[str, Any]:
         """Return this replay as a dictionary with the fields of the JSON output.

@@ -123,14 +123,14 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 #: ``null_when`` of columns about a device, in several result tables.
-NO_ACTIVITIES = "the rank has no device activities"
+NO_ACTIVITIES = "the profile has no activities of the rank"
 #: Columns that occur in many result tables.
 RANK = Column.integer("rank", "rank of the distributed job", "the profile names no rank")
 DEVICE = Column.integer("device", "number of the device", "the work ran on the host (CPU)")
 STEP = Column.integer("step", "number of the step", "the profile has no step markers")
 PER_STEP = Column.real(
     "per_step",
-    "mean number per step, counting only what ran in a step or was launched in one",
+    "mean number per step; only what ran in a step, or was launched in one, counts",
     "the profile has no step markers",
 )
 
@@ -163,10 +163,13 @@ COLUMNS = (
     _recorded("device", _INT, "number of the device; null for events of the host"),
     _recorded("stream", _INT, "number of the device's stream"),
     _recorded("correlation_id", _INT, "number that a runtime call and its activities share"),
-    _recorded("external_id", _INT, "the profiler's number of the op, as written"),
+    _recorded("external_id", _INT, "number that the profiler gave the op"),
     _recorded("graph_node_id", _INT, "node of the CUDA graph that replayed the activity"),
     _recorded(
-        "op_name", _TEXT, "name of the framework op that an activity records (XPlane: tf_op)"
+        "op_name",
+        _TEXT,
+        "name of the framework op that caused the activity, if the activity records it (XPlane: "
+        "tf_op)",
     ),
     _recorded("shapes", _TEXT, "shapes of the op's inputs, JSON"),
     _recorded("dtypes", _TEXT, "element types of the op's inputs, JSON"),
@@ -174,10 +177,11 @@ COLUMNS = (
     _recorded(
         "launch_config",
         _TEXT,
-        "launch of a kernel, JSON: grid (blocks) and block (threads) by x, y, z; "
-        "registers per thread; shared_bytes per block, dynamic_shared_bytes of "
-        "these; estimated_occupancy, theoretical_occupancy (shares); of a collective "
-        "operation, message_bytes, group_size (ranks), process_group",
+        "launch of a kernel, JSON. Keys: grid (number of blocks by x, y, z), block (number of "
+        "threads by x, y, z), registers (per thread), shared_bytes (per block), "
+        "dynamic_shared_bytes (part of shared_bytes), estimated_occupancy and "
+        "theoretical_occupancy (shares); for a collective also message_bytes, group_size (number "
+        "of ranks) and process_group",
         f"{_ABSENT}, or an older lstmprof wrote the run: ingest the profile again",
     ),
     _recorded(
@@ -188,7 +192,7 @@ COLUMNS = (
     _recorded(
         "forward_thread",
         _INT,
-        "for a backward op, the profiler's number of the thread of its forward op",
+        "for a backward op, the number that the profiler gave the thread of its forward op",
     ),
     _derived(
         "parent_id",

@@ -140,7 +140,7 @@ def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
         where=() if verdict.state == "none" or verdict.rough else tuple(_where(verdict)),
         causes=tuple(
             Cause(
-                cause.finding.kind,
+                cause.finding.words,
                 with_short_names(cause.sentence, names),
                 tuple(
                     (with_short_names(advice.text, names), advice.source)
@@ -174,8 +174,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
             yield "Differ", verdict.cause, ""
         return
     yield "Why", verdict.why, ""
-    for label, fix, gain in fix_lines(diagnosis)[:1]:
-        yield label, fix, gain or ("gain unknown" if label == "Try" else "")
+    yield from fix_lines(diagnosis)[:1]
     if verdict.reasons:
         yield "Doubt", listed(list(verdict.reasons)), ""
 
@@ -185,5 +184,5 @@ def _where(verdict: Verdict) -> Iterator[Place]:
 
     All small kinds together come last, as ``other``.
     """
-    for kind, amount in places(verdict):
-        yield Place(kind, WHOLE if kind == "other" else part_of_kind(kind), amount)
+    for kind, words, amount in places(verdict):
+        yield Place(words, WHOLE if kind == "other" else part_of_kind(kind), amount)

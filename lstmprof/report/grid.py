@@ -80,7 +80,8 @@ VALUES: Mapping[str, Value] = {
     "step ± interval": Value(
         lambda t, _: _with_error(*_step(t)),
         {**_STEP_MS, "± ms": lambda t, _: _ms(_step(t)[1])},
-        "ms per clean step ± half of its 95 % interval",
+        "ms per clean step (without profiler overhead and disturbances) ± half of its 95 % "
+        "interval",
     ),
     "step": Value(lambda t, _: milliseconds(_step(t)[0], 2), _STEP_MS, "ms per clean step"),
     "median": Value(
@@ -366,7 +367,9 @@ def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: b
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = ["; ".join(value.meaning for value in values)]
     texts += (
-        ["bold: the fastest, and runs whose 95 % interval overlaps its interval"] if bold else []
+        ["bold: the fastest, and runs whose 95 % interval overlaps that of the fastest"]
+        if bold
+        else []
     )
     texts.append(_each(info.device_name or info.device for info in infos) or "device unknown")
     texts.append(_versions(infos) or "versions unknown")

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lstmprof.events.schema import Column
 
-MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code that does not record it"
+MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code for which it is unknown"
 UNREAD = "the machine did not report it, or the run is an ingested profile"
 NO_GPU = "no GPU was used, NVML did not report it, or the run is an ingested profile"
 NOT_MEASURED = "it was not measured"
@@ -39,6 +39,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of run.json; unknown fields, which a later version may write, are ignored."""
 
 
+#: ``WorkloadInfo.loss`` → its name for users.
+_LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
+
+
 class WorkloadInfo(Record, frozen=True):
     """The network and the data of a run, with the fields of ``workloads.Workload``."""
 
@@ -53,7 +57,9 @@ class WorkloadInfo(Record, frozen=True):
     classes: Annotated[Int, fact("number of outputs of the output layer")] = None
     vocabulary: Annotated[Int, fact("number of distinct tokens", "the inputs are numbers")] = None
     head: Annotated[Flag, fact("whether there is an output layer")] = None
-    loss: Annotated[Text, fact("loss: ce, ctc, mse or mean", column="loss_kind")] = None
+    loss: Annotated[
+        Text, fact("loss: ce (cross-entropy), ctc, mse, or mean (of outputs)", column="loss_kind")
+    ] = None
     each_step: Annotated[Flag, fact("whether the losses ce and mse use every time step")] = None
     labels: Annotated[Int, fact("number of labels per CTC target", "the loss is not CTC")] = None
     shortest: Annotated[
@@ -80,8 +86,17 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def sizes(self) -> str:
-        """Return the sizes of the inputs as text for users."""
-        return f"batch {self.batch}, {self.time_steps} time steps, {self.features} features"
+        """Return the known sizes of network and inputs, and the loss, as text for users."""
+        layer = " bidirectional layer" if self.bidirectional else " layer"
+        plural = "" if self.layers == 1 else "s"
+        parts = (
+            (self.layers, f"{self.layers}{layer}{plural} of {self.hidden} units"),
+            (self.batch, f"batch {self.batch}"),
+            (self.time_steps, f"{self.time_steps} time steps"),
+            (self.features, f"{self.features} features"),
+            (self.loss, f"{_LOSS_WORDS.get(self.loss or '', self.loss)} loss"),
+        )
+        return ", ".join(text for value, text in parts if value)
 
 
 class Hardware(Record, frozen=True):
@@ -125,6 +140,23 @@ class ScriptLine(Record, frozen=True):
     call: Text = None
     share: Real = None
     ns: Int = None
+
+
+class Recompiled(Record, frozen=True):
+    """A jitted function of a script that was compiled again, and the last change that caused it.
+
+    ``times`` counts the compilations after the first one. ``changed`` is ``function`` (the script
+    created the function anew), ``shape``, ``dtype``, ``value`` (of a Python object) or
+    ``structure`` (number of arrays) of the argument ``argument``. ``before`` and ``after`` are the
+    texts of the shape, dtype or value.
+    """
+
+    function: Text = None
+    times: Int = None
+    changed: Text = None
+    argument: Text = None
+    before: Text = None
+    after: Text = None
 
 
 class ThreadTime(Record, frozen=True):
@@ -269,12 +301,14 @@ ITERATIONS = (
     Column.flag("warmup", "whether the iteration is warm-up, which statistics ignore"),
     Column.integer(
         "turn",
-        "number of the turn in the round, from 0, if the processes of several runs took turns; "
-        "turns with the same number follow each other directly",
-        "the iteration is warm-up, or the run was captured alone",
+        "number of the turn, from 0 in each round, if the processes of several runs took turns; "
+        "turns of different runs with the same number follow each other directly",
+        "the iteration is warm-up, or the run took turns with no other run",
     ),
     Column.flag("after_profile", "whether the iteration ran after the profile of its round", OLDER),
-    Column.integer("wall_ns", "length by the host's clock, until the device has finished"),
+    Column.integer(
+        "wall_ns", "length by the host's clock, up to the end of the work on the device"
+    ),
     Column.integer(
         "device_ns",
         "length by events on the device",
@@ -282,8 +316,8 @@ ITERATIONS = (
     ),
     Column.integer(
         "cpu_ns",
-        "CPU time of all threads of the process, about 1 µs too long; a thread that still runs on "
-        "another CPU counts up to its last clock tick",
+        "CPU time of all threads of the process. The value is about 1 µs too long, and lacks the "
+        "time of other running threads since their last clock tick",
         OLDER,
     ),
     Column.integer(
@@ -309,7 +343,8 @@ ITERATIONS = (
     ),
     Column.integer(
         "children_waited_ns",
-        "the same sum for the processes that load data (multiprocessing)",
+        "sum of the times in which processes that load data (multiprocessing) were ready but had "
+        "no CPU",
         _OTHERS,
     ),
     Column.real("loss", "loss of the step", "the step has no loss, or the run is of your own code"),

@@ -38,6 +38,7 @@ from lstmprof.runs.fields import (
     Peaks,
     Real as _Real,
     Reals as _Reals,
+    Recompiled,
     Record as _Record,
     RecordingInfo,
     Sampling,
@@ -71,7 +72,10 @@ class RunInfo(_Record, frozen=True):
 
     name: Annotated[str, _fact("name of the run", _NEVER, column="run")] = ""
     source: Annotated[
-        _Text, _fact("how the run was made: capture, own code or ingest", _FOREIGN)
+        _Text,
+        _fact(
+            "how the run was made: capture, own code (lstmprof run, lp.watch()) or ingest", _FOREIGN
+        ),
     ] = None
     schema_version: Annotated[_Int, _fact("schema version of the Parquet files", _FOREIGN)] = None
     created: Annotated[_Text, _fact("time at which the run was written, ISO 8601", _FOREIGN)] = None
@@ -95,7 +99,7 @@ class RunInfo(_Record, frozen=True):
         ),
     ] = None
     framework: Annotated[_Text, _fact("framework of the implementation")] = None
-    label: Annotated[_Text, _fact("value of --label; may be empty")] = None
+    label: Annotated[_Text, _fact("value of --label; an empty text if none was given")] = None
     workload: WorkloadInfo = WorkloadInfo()
     precision: Annotated[_Text, _fact("precision: fp32, tf32, amp-fp16 or amp-bf16")] = None
     tf32: Annotated[_Flag, _fact("whether TF32 was allowed")] = None
@@ -113,18 +117,19 @@ class RunInfo(_Record, frozen=True):
             "number of timed iterations after warm-up, in all rounds", column="counted_iterations"
         ),
     ] = None
-    rounds: Annotated[_Texts, _fact("start of each round, as JSON")] = None
+    rounds: Annotated[_Texts, _fact("time at which each round started, as JSON")] = None
     turn_with: Annotated[
         _Texts,
         _fact(
-            "runs whose processes took turns with this run's at every iteration, as JSON",
+            "other runs whose processes took turns with those of this run, one iteration each, as "
+            "JSON",
             "the run took turns with no other run",
         ),
     ] = None
     device: Annotated[_Text, _fact("device that ran the steps: cpu or cuda:N", column="ran_on")] = (
         None
     )
-    device_name: Annotated[_Text, _fact("model of that GPU or CPU", _UNREAD)] = None
+    device_name: Annotated[_Text, _fact("model of the device", _UNREAD)] = None
     kernels_used: Annotated[
         _Text, _fact("library whose kernels ran the recurrent layers", _UNREAD)
     ] = None
@@ -182,15 +187,15 @@ class RunInfo(_Record, frozen=True):
     timing_threads: Annotated[
         tuple[ThreadTime, ...] | None,
         _fact(
-            "CPU time of the busiest threads in the timed iterations of each round, including the "
-            "time to read the loss, as JSON",
+            "for each round: the busiest threads, with their CPU time in the timed iterations "
+            "(which includes reading the loss), as JSON",
             _UNREAD,
         ),
     ] = None
     profiled_rounds: Annotated[
         _Ints,
         _fact(
-            "number of the round of each profiled step, in the order of events.parquet, as JSON",
+            "for each profiled step, in the order of events.parquet: number of its round, as JSON",
             _UNREAD,
         ),
     ] = None
@@ -222,22 +227,31 @@ class RunInfo(_Record, frozen=True):
     padding: Annotated[
         _Text,
         _fact(
-            "where sequences with a Keras mask were padded: front or behind",
+            "where masked sequences of a Keras model were padded: front or behind",
             "lstmprof run did not observe it",
         ),
     ] = None
     sampling: Annotated[
         tuple[Sampling, ...] | None,
         _fact(
-            "facts about the pass with a sampler in each round, as JSON", "--sampler was not given"
+            "for each round: facts about the steps that a sampler observed, as JSON",
+            "--sampler was not given",
         ),
     ] = None
     script_lines: Annotated[
         tuple[ScriptLine, ...] | None,
         _fact(
-            "lines of your script, outside a framework, on which a few steps after the timed ones "
-            "spent 5 % or more, by samples, JSON",
-            "it is no run of your own code, or the training ended before",
+            "lines of your script that took 5 % or more of the time of a few sampled steps, which "
+            "ran after the timed steps; time inside a framework does not count; as JSON",
+            "the run is not of your own code, or the training ended before these steps",
+        ),
+    ] = None
+    recompiled: Annotated[
+        tuple[Recompiled, ...] | None,
+        _fact(
+            "functions under jax.jit or tf.function that your script compiled more than once, and "
+            "what had changed, as JSON",
+            "lstmprof run saw none",
         ),
     ] = None
     timing_cpu_energy_j: Annotated[
@@ -258,13 +272,25 @@ class RunInfo(_Record, frozen=True):
     ] = None
     gpu_sm_clock_mhz: Annotated[
         _Int,
-        _fact("clock rate of the GPU's multiprocessors after these iterations", _NO_GPU, "MHz"),
+        _fact(
+            "clock rate of the GPU's multiprocessors after the timed iterations of the first round",
+            _NO_GPU,
+            "MHz",
+        ),
     ] = None
     gpu_memory_clock_mhz: Annotated[
-        _Int, _fact("clock rate of the GPU's memory after these iterations", _NO_GPU, "MHz")
+        _Int,
+        _fact(
+            "clock rate of the GPU's memory after the timed iterations of the first round",
+            _NO_GPU,
+            "MHz",
+        ),
     ] = None
     gpu_temperature_c: Annotated[
-        _Int, _fact("temperature of the GPU after these iterations", _NO_GPU, "°C")
+        _Int,
+        _fact(
+            "temperature of the GPU after the timed iterations of the first round", _NO_GPU, "°C"
+        ),
     ] = None
     gpu_throttle_reasons: Annotated[
         _Texts, _fact("reasons why the GPU was throttled, as JSON", _NO_GPU)
@@ -280,14 +306,18 @@ class RunInfo(_Record, frozen=True):
     profiler: Annotated[_Text, _fact("profiler that recorded the profile")] = None
     recording: Annotated[
         tuple[RecordingInfo, ...] | None,
-        _fact("time to record an event, by round, as JSON", _NOT_MEASURED, "ns"),
+        _fact(
+            "for each round: CPU time that the profiler needs to record one event, as JSON",
+            _NOT_MEASURED,
+            "ns",
+        ),
     ] = None
     shapes_cost: Annotated[
         _Real,
         _fact(
-            "share by which recording shapes lengthens a step, measured before the profile; if it "
-            "is above 0.05, the profile has no shapes",
-            "it was not measured, which only runs of your own PyTorch code do",
+            "how much longer a step is if shapes are recorded, minus 1 (0.05: 5 %), measured "
+            "before the profile; above 0.05, lstmprof records no shapes",
+            "it was not measured: lstmprof measures it only for your own PyTorch code",
         ),
     ] = None
     nvtx: Annotated[_Flag, _fact("whether phases were also recorded as NVTX ranges", _UNREAD)] = (
@@ -327,22 +357,25 @@ class RunInfo(_Record, frozen=True):
     gpu_complaint: Annotated[
         _Text,
         _fact(
-            "message of the profiler that it could not record a GPU",
+            "message in which the profiler says that it could not record a GPU",
             "there is no such message",
         ),
     ] = None
-    notes: Annotated[tuple[str, ...], _fact("notes for readers of the run, as JSON", _NEVER)] = ()
+    notes: Annotated[
+        tuple[str, ...],
+        _fact("remarks that lstmprof made when it read the profile, as JSON", _NEVER),
+    ] = ()
     recorded: Annotated[
         tuple[Recorded, ...] | None,
         _fact(
-            "counts of what the profile has for each rank, as JSON",
+            "for each rank: number of events of each sort in the profile, as JSON",
             f"{_FOREIGN}, or an older lstmprof",
         ),
     ] = None
     links: Annotated[
         Coverage | None,
         _fact(
-            "number of events that could be linked (kernel to launch, launch to op …), as JSON",
+            "number of events that lstmprof linked (kernel with launch, launch with op …), as JSON",
             _FOREIGN,
         ),
     ] = None

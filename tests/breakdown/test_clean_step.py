@@ -162,6 +162,28 @@ def test_steps_that_vary_are_held_to_the_median_of_the_timed_ones() -> None:
     assert lane.span.ns == pytest.approx(STEP_NS / 10, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("ops", "shapes", "varies"),
+    [
+        ([2, 2, 2], ["[[7,3]]"] * 3, False),
+        ([2, 2, 3], ["[[7,3]]"] * 3, True),
+        ([2, 2, 2], ["[[7,3]]", "[[9,3]]", "[[7,3]]"], True),
+        ([2, 2, 2], [None] * 3, False),
+    ],
+)
+def test_steps_of_other_lengths_are_known_by_their_events_or_shapes(
+    ops: list[int], shapes: list[str | None], varies: bool
+) -> None:
+    counts = dict(enumerate(ops))
+    events, windows = steps_of(lambda step, op: OP_NS if op < counts[step] else 0, steps=len(ops))
+    kinds, starts = events.column("kind").to_pylist(), events.start_ns.tolist()
+    of_step = [sum(start >= w.start_ns for w in windows) - 1 for start in starts]
+    recorded = [shapes[n] if kind == "op" else None for n, kind in zip(of_step, kinds, strict=True)]
+    events = events.with_columns({"shapes": pa.array(recorded, pa.string())})
+    lane = clean_lane(events, windows, None, measured([9 * OP_NS] * 9))
+    assert lane.work_varies == varies
+
+
 def test_what_every_third_step_does_is_not_scaled_down_to_the_steps_that_do_not() -> None:
     rows, windows, walls, at = [], [], [], 0
     for step in range(9):

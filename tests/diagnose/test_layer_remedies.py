@@ -111,7 +111,7 @@ def test_sizes_that_are_no_multiples_of_8(tmp_path: Path, kernel: str) -> None:
     op = product("c10::Half", (640, 320, 1001), kernel)
     advice = of_product(V100, op).advice(tmp_path)["multiples of 8"]
     assert "640 × 320 × 1,001" in advice.seen
-    assert advice.fix == "pad 1,001 to 1,008"
+    assert "1,001 to 1,008" in advice.fix
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ OF_LAYERS = {
             "16 times per step",
         ),
         ([*STANDARD, "while_15/body/_1/while/SelectV2:SelectV2"], "pad at the end", "8 times"),
-        (STANDARD, "Keras off its standard loop", "standard loop"),
-        (CELL, "Keras off its standard loop", "standard loop"),
+        (STANDARD, "Keras off its standard loop", "use_cudnn=True"),
+        (CELL, "Keras off its standard loop", "use_cudnn=True"),
     ],
 )
 def test_why_a_layer_of_keras_on_tensorflow_is_not_on_cudnn(

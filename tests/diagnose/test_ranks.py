@@ -65,7 +65,7 @@ def test_what_takes_the_late_rank_longer_than_the_others_is_named(tmp_path: Path
     assert found["straggler"]["rank"] == 1
     assert found["straggler"]["excess"] == {"state": "busy", "part": "gemm", "ns": 180_000}
     note = next(note for note in found["notes"] if "straggler: device 0 of rank 1" in note)
-    assert note.endswith("; it spends 0.180 ms more per step in matmul than the others (median)")
+    assert "0.180 ms more per step in matmul" in note
 
 
 def test_the_offsets_of_the_clocks_change_nothing(tmp_path: Path) -> None:
@@ -142,10 +142,9 @@ def test_a_late_rank_leads_with_what_it_did_meanwhile(tmp_path: Path) -> None:
     assert late.slow.straggler.meanwhile == does
     assert late.verdict.fixes[0].name == "even out the ranks"
     assert late.verdict.fixes[0].saves_ns == 780_000
-    assert late.verdict.cause == (
-        "device 0 of rank 1 is late: device 0 of rank 0 waits longest for it, 0.780 ms per step;"
-        " meanwhile device 0 of rank 1 is in '# sparse #' (96 % of the wait)"
-    )
+    for part in ("device 0 of rank 1 is late", "device 0 of rank 0", "0.780 ms per step"):
+        assert part in late.verdict.cause
+    assert late.verdict.cause.endswith("is in '# sparse #' (96 % of the wait)")
     waits = diagnose(breakdown, asked=Asked(rank=0)).verdict
     assert (waits.kind, waits.fixes[0].saves_ns) == ("communication", 780_000)
     assert "for device 0 of rank 1, which is in '# sparse #'" in waits.cause
@@ -170,7 +169,7 @@ def test_ranks_that_are_late_in_turn_from_step_to_step_have_a_cause(tmp_path: Pa
     assert (straggler.state, straggler.moves) == ("none", True)
     first = diagnosis.verdict.fixes[0]
     assert (first.name, first.saves_ns) == ("group by length", 400_000)
-    assert "the late rank changes" in diagnosis.verdict.cause
+    assert diagnosis.verdict.cause == first.cause
 
 
 def test_collectives_that_do_not_end_together_are_not_the_same(tmp_path: Path) -> None:
@@ -182,7 +181,7 @@ def test_collectives_that_do_not_end_together_are_not_the_same(tmp_path: Path) -
     rows = [made for rank, stops in ends.items() for made in rank_rows(rank, starts, stops)]
     straggler = facts(tmp_path / "r", rows)["straggler"]
     assert straggler["state"] == "unknown"
-    assert "even with aligned clocks" in straggler["reason"]
+    assert "0.250 ms apart" in straggler["reason"]
 
 
 def test_two_groups_that_communicate_apart_are_not_taken_for_one(tmp_path: Path) -> None:

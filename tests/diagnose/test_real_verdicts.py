@@ -240,7 +240,7 @@ def test_a_gpu_of_which_nothing_was_recorded_is_said_first(name: str) -> None:
     assert diagnosis.verdict.state == "unknown"
     _, gravest = diagnosis.lacks[0]
     assert gravest.blinds
-    assert gravest.kind in diagnosis.verdict.words
+    assert gravest.words in diagnosis.verdict.words
 
 
 def test_a_gpu_that_may_have_worked_unseen_leaves_a_cause_likely() -> None:

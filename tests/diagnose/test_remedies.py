@@ -1344,7 +1344,7 @@ def test_profiles_of_unknown_origin_are_taken_for_twins() -> None:
 def test_what_the_same_implementation_does_more_often_is_named() -> None:
     case = CASES["do it once"]
     seen = the("do it once", case.kind, case.slow, case.fast).seen
-    assert "aten::mm runs 6 times per step (faster run: 3)" in seen
+    assert seen.startswith("aten::mm runs 6 times per step")
     unknown = [profile(*one.contributors, facts={}) for one in (case.slow, case.fast) if one]
     assert "do it once" not in names("matmul", *unknown)
 
@@ -1428,7 +1428,7 @@ def test_the_form_of_a_profile_made_elsewhere_is_in_its_ops() -> None:
 
     by_cell = with_op("aten::lstm_cell")
     given = the("layer in one op", "matmul", by_cell)
-    assert "unless each output is the next input" in given.fix
+    assert "unless an input depends on an earlier output" in given.fix
     assert given.implementation is None
     in_loop = with_op("forward/rnn/while/basic_lstm_cell/MatMul:MatMul")
     layer = run(contributor("busy", "rnn", 100, "aten::_cudnn_rnn"), seen=TORCH)
@@ -1478,6 +1478,9 @@ def test_on_a_cpu_only_a_loop_of_keras_is_to_be_unrolled() -> None:
     (fix,) = advised("lstm/while/lstm_cell")
     assert "unroll=True" in fix
     assert not advised("rnn/while/basic_lstm_cell")
+    ops_of_loop = [op("lstm/while/lstm_cell/MatMul:MatMul", 40)]
+    for kind, slow in (("dispatch", DISPATCH), ("matmul", MM)):
+        assert "layer in one op" not in names(kind, run(slow, seen=TENSORFLOW, ops=ops_of_loop))
     assert "XLA" not in names("dispatch", run(DISPATCH, seen=TENSORFLOW))
 
 
@@ -1522,7 +1525,7 @@ def test_what_cudnns_persistent_kernels_would_need() -> None:
     ("call", "runtime", "numbers"),
     [
         (FIRST, "CUDA", ["the first cudaLaunchKernel took 0.8 µs", "under 1 µs"]),
-        (replace(FIRST, count=4), "CUDA", ["cudaLaunchKernel took 0.2 µs for each kernel's first"]),
+        (replace(FIRST, count=4), "CUDA", ["cudaLaunchKernel took 0.2 µs"]),
         (
             replace(FIRST, name="hipLaunchKernel", median_ns=4_000),
             "HIP",
@@ -1563,10 +1566,10 @@ def test_how_a_runtime_is_initialised_is_cited_from_its_maker(call: str, site: s
     [
         ("AllGather_RING_LL", "FullyShardedDataParallel.forward", "forward_prefetch=True"),
         ("ReduceScatter_Sum", "FSDP::post_backward_reshard", "forward_prefetch=True"),
-        ("AllReduce_Sum_f32", "FullyShardedDataParallel.forward", "its own stream"),
+        ("AllReduce_Sum_f32", "FullyShardedDataParallel.forward", "overlaps with computation"),
         ("AllReduce_Sum_f32", "DistributedDataParallel.forward", "bucket_cap_mb"),
-        ("AllReduce_Sum_f32", "aten::mm", "its own stream"),
-        ("SendRecv", "DistributedDataParallel.forward", "its own stream"),
+        ("AllReduce_Sum_f32", "aten::mm", "overlaps with computation"),
+        ("SendRecv", "DistributedDataParallel.forward", "overlaps with computation"),
     ],
 )
 def test_a_kind_of_parallelism_is_named_only_if_the_profile_shows_it(
@@ -1597,6 +1600,59 @@ def test_how_not_to_trace_again_depends_on_the_framework() -> None:
         assert "warm-up" in the("trace once", "compile", once).fix
 
 
+@pytest.mark.parametrize(
+    ("framework", "change", "why", "fix"),
+    [
+        (
+            "jax",
+            {"changed": "shape", "argument": "text", "before": "(8, 10)", "after": "(8, 11)"},
+            "the shape of text changed from (8, 10) to (8, 11)",
+            "keep the shape of text constant",
+        ),
+        (
+            "tensorflow",
+            {"changed": "value", "argument": "epoch", "before": "3", "after": "4"},
+            "epoch changed from 3 to 4",
+            "pass epoch as a tensor (tf.constant)",
+        ),
+        (
+            "jax",
+            {"changed": "function"},
+            "the script creates it anew",
+            "call jax.jit on train once, before the loop",
+        ),
+        (
+            "jax",
+            {"changed": "dtype", "argument": "x", "before": "float32", "after": "bfloat16"},
+            "the dtype of x changed from float32 to bfloat16",
+            "keep the dtype of x constant",
+        ),
+        (
+            "tensorflow",
+            {"changed": "structure", "argument": "x"},
+            "the number of arrays in x changed",
+            "keep the structure of x constant",
+        ),
+    ],
+)
+def test_what_changed_before_a_function_is_compiled_again_is_named_with_its_own_fix(
+    framework: str, change: dict[str, str], why: str, fix: str
+) -> None:
+    compiled = (Fact("backend_compile", 800, 1, "PjitFunction(train)"),)
+    facts = {"recompiled": [{"function": name, "times": 9, **change} for name in ("train", "test")]}
+    shown = Seen(framework=framework, compiled=compiled, compiled_steps=3)
+    given = the("trace once", "compile", run(COMPILING, facts=facts, seen=shown))
+    assert given.cause == f"train is compiled again: {why}"
+    assert given.seen.endswith("in 3 steps")
+    assert given.fix.startswith(fix)
+    once = replace(shown, compiled_steps=1)
+    single = replace(run(COMPILING, facts=facts, seen=once), marked=True, steps=1)
+    assert the("trace once", "compile", single).fix == given.fix
+    others = {"recompiled": [{"function": "test", "times": 9, **change}]}
+    unknown = the("trace once", "compile", run(COMPILING, facts=others, seen=shown))
+    assert not unknown.fix.startswith(fix)
+
+
 def test_a_function_that_one_of_several_steps_compiles_is_named() -> None:
     compiled = (
         Fact("PjRtCpuClient::Compile", 900, 1),
@@ -1611,7 +1667,7 @@ def test_a_function_that_one_of_several_steps_compiles_is_named() -> None:
 
 def test_a_graph_needs_the_few_values_that_a_step_reads_outside_it() -> None:
     asked = series(seen=replace(with_gaps(), read=(Fact("aten::is_nonzero", 9, 1),)))
-    assert "take aten::is_nonzero out of the step" in the("CUDA graph", "launch", asked).fix
+    assert "aten::is_nonzero" in the("CUDA graph", "launch", asked).fix
 
 
 @pytest.mark.parametrize(
@@ -1760,7 +1816,7 @@ def test_a_layer_called_once_per_time_step_is_the_cause(ours: bool) -> None:
     )
     verdict = alone(slow).verdict
     assert verdict.cause.startswith("20 aten::lstm calls per step")
-    assert ("one time step each" in verdict.cause) == ours
+    assert ("one time step" in verdict.cause) == ours
     assert verdict.fixes[0].name == "whole sequence in one call"
     # the calls may be sequences, if the profile does not show that they are time steps
     assert ("batch" in verdict.fixes[0].fix) != ours

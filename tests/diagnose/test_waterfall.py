@@ -108,7 +108,7 @@ def test_waits_for_the_input_do_not_count_as_waiting_for_the_host() -> None:
     )
     verdict = alone(run).verdict
     assert (verdict.bottleneck, verdict.bottleneck_ns) == ("waiting for the host", 34 * MS)
-    assert ("input", "22.0") in places(verdict)
+    assert ("input", "input", "22.0") in places(verdict)
 
 
 def test_waiting_for_the_input_and_for_the_host_together_come_before_longer_work() -> None:
@@ -167,7 +167,7 @@ def test_what_takes_longer_than_the_bottleneck_but_cannot_be_saved_comes_after_i
     assert (told.verdict.bottleneck, told.verdict.bottleneck_ns) == ("elementwise", 30 * MS)
     assert told.verdict.where[1] == Difference("matmul", 0, 70 * MS)
     assert told.findings[1].finding.saving == Saving(5 * MS, "roofline")
-    assert "5.0 ms above the roofline" in told.findings[1].sentence
+    assert "5.0 ms more than the roofline" in told.findings[1].sentence
     assert alone(run, {"elementwise": Saving(20 * MS, "roofline")}).verdict.bottleneck == "matmul"
 
 

@@ -26,7 +26,7 @@ def listed() -> dict[str, set[str]]:
     [
         ("diagnose/causes.py", "kernel launches"),
         ("diagnose/causes.py", "compilation, or capture of a graph, inside the step"),
-        ("diagnose/remedies/feeding.py", "the input takes {in_ms(f.slow, f.slow_ns)}"),
+        ("diagnose/remedies/feeding.py", "getting the input takes {in_ms(f.slow, f.slow_ns)}"),
         ("breakdown/timings.py", "the loss did not fall"),
         ("breakdown/lacks/advice.py", "export the profile without trimming it"),
         ("report/charts/sweep.py", "clean step of {n}"),

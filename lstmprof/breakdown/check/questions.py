@@ -45,11 +45,11 @@ class Part:
 
     ``with_shapes`` counts ops whose input shapes were recorded. ``early`` counts activities that
     begin before their launch call, by at most ``early_ns``. ``overheads`` counts events of the
-    profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps. ``inflation_share``
-    is how much longer profiled steps are than steps timed without a profiler (0.1: 10 %); it is
-    None if no step was timed. ``settings`` names recorded data that cost host time. ``allocations``
-    counts recorded allocations and frees. ``memory`` is True if totals of allocated memory were
-    recorded.
+    profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps. ``timed`` is True
+    if steps were timed without a profiler. ``inflation_share`` is how much longer profiled steps
+    are than these (0.1: 10 %); it is None if no step was timed, or if the steps do different work.
+    ``settings`` names recorded data that cost host time. ``allocations`` counts recorded
+    allocations and frees. ``memory`` is True if totals of allocated memory were recorded.
     """
 
     has: Recorded
@@ -60,6 +60,7 @@ class Part:
     overheads: int
     overhead_ns: int
     steps_ns: int
+    timed: bool
     inflation_share: float | None
     settings: tuple[str, ...] = ()
     allocations: int = 0
@@ -107,6 +108,7 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
                 overheads=len(overhead),
                 overhead_ns=int(covered.within(*steps.bounds).sum()),
                 steps_ns=steps.whole_ns,
+                timed=timed and bool(info.profiled_wall_ns),
                 inflation_share=timings.inflation_share if timings and timed else None,
                 settings=tuple(Recording(has, info).settings),
                 allocations=counters[has.rank, CHANGE],
@@ -248,14 +250,16 @@ def _overhead(part: Part) -> Answer:
         if share <= 0:
             return OK, f"profiled steps are {more} shorter than unprofiled ones", 0.0
         state = graded(share)
-        doubt = "" if state == OK else "; record no stacks and no shapes, or longer steps"
+        doubt = "" if state == OK else "; record no stacks and no shapes, or profile longer steps"
         return state, f"profiled steps are {more} longer than unprofiled ones{doubt}", share
+    if part.timed:
+        return NOT_RECORDED, "the steps do different work, so profiled steps cannot be compared"
     own = share_of(part.overhead_ns, part.steps_ns)
     if own is None or not part.overheads:
-        return NOT_RECORDED, f"no step was timed without a profiler, so {_UNKNOWN}"
+        return NOT_RECORDED, f"the profiler's overhead per step {_UNKNOWN}"
     events = counted(part.overheads, "event of the profiler", "events of the profiler")
     take = "takes" if part.overheads == 1 else "take"
-    sentence = f"{events} {take} {percent(own)} of the steps' time, besides the cost per op;"
+    sentence = f"{events} {take} {percent(own)} of the steps' time; what recording adds to each op"
     state = graded(own)
     return (NOT_RECORDED if state == OK else state), f"{sentence} {_UNKNOWN}", own
 
@@ -296,8 +300,8 @@ def _memory(part: Part) -> Answer:
     return OK, f"{events}, {sums}" if part.allocations else f"{sums}, but no individual allocations"
 
 
-_NO_GPU_WORK = "no GPU activity; nothing shows that the program used a GPU"
-_UNKNOWN = "the profiler's overhead per step is unknown; time some steps without the profiler"
+_NO_GPU_WORK = "no GPU activity was recorded, and nothing shows that the program used a GPU"
+_UNKNOWN = "is unknown, because no step was timed without a profiler"
 QUESTIONS = (
     Question("host", ("no host", "no framework ops", RANGES_WITHOUT_OPS), _host),
     Question("GPU activities", (*NO_GPU, "no kernels", "only copies"), _gpu),

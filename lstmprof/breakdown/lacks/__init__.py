@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lstmprof.breakdown.lacks.rules import RULES, Recording, Rule
+from lstmprof.breakdown.lacks.rules import RULES, WORDS, Recording, Rule
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.numbers import listed
 from lstmprof.runs.metadata import RunInfo
@@ -39,6 +39,11 @@ class Lack:
     hides: str = ""
     blinds: bool = False
     ranks: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Return the name of the lack for people; ``kind`` is for JSON and code."""
+        return WORDS.get(self.kind, self.kind)
 
     def to_dict(self) -> dict[str, Any]:
         """Return this lack as a dictionary with the fields of the JSON output.

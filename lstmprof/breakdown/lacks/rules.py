@@ -228,6 +228,21 @@ NO_HOST, NO_LAUNCHES = "no host", "no launches"
 #: Kind of lack: activities begin before their launch calls, so the clocks of host and device
 #: differ.
 CLOCKS = "clocks of host and device"
+#: Kind of lack → its name for people, if the kind does not explain itself.
+WORDS = {
+    TPU_UNREAD: "lstmprof cannot read the TPU's events",
+    NO_HOST: "no host events",
+    NO_LAUNCHES: "no launch calls",
+    CLOCKS: "clocks of host and device differ",
+    "no kernels": "no GPU kernels",
+    "only copies": "the GPU only copied",
+    "activities that overlap": "overlapping GPU activities",
+    "no ops or kernels of the program": "only runtime calls recorded",
+    "missing steps": "steps without a marker",
+    "steps without activities": "steps without GPU activity",
+    "another number of steps": "profile marks another number of steps",
+    "separate clocks": "ranks with separate clocks",
+}
 _IDLE = "busy and idle time of the device"
 _WAITS = "causes of idle time"
 _HOST = "host work during idle time"
@@ -277,8 +292,8 @@ RULES = (
         TPU_UNREAD,
         lambda r: r.silent and r.tpu,
         lambda r: (
-            f"lstmprof reads only the host events of this profile, not those of {r.tpu}, so the "
-            "TPU's busy and idle time are unknown; open the file in XProf"
+            f"lstmprof can read the host's events in this profile, but not those of {r.tpu}, so "
+            "the TPU's busy and idle time are unknown; open the file in XProf"
         ),
         hides=_IDLE,
         blinds=True,
@@ -360,7 +375,7 @@ RULES = (
         lambda r: _lost_sentence(
             r,
             r.has.lost_first,
-            f"all in the first {milliseconds(r.has.lost_first_ns)} ms",
+            f"all of them in the first {milliseconds(r.has.lost_first_ns)} ms",
             "the profiler was not ready yet",
             "add a warm-up step to the profiler's schedule",
         ),
@@ -373,7 +388,7 @@ RULES = (
         lambda r: _lost_sentence(
             r,
             r.has.lost_last,
-            f"all in the last {milliseconds(r.has.lost_last_ns)} ms of launches",
+            f"all of them in the last {milliseconds(r.has.lost_last_ns)} ms with launches",
             "the kernels ran after the profiler stopped, or the profiler did not write them",
             "synchronise before the profiler stops",
         ),
@@ -386,7 +401,7 @@ RULES = (
         lambda r: _lost_sentence(
             r,
             r.lost_between,
-            "between recorded launches",
+            "some of them in the middle of the profile",
             "the profiler lost these events",
             "record fewer steps",
         ),
@@ -408,7 +423,7 @@ RULES = (
         lambda r: (
             f"{counted(r.has.overlaps, 'GPU activity', 'GPU activities')} overlap others on the "
             f"same stream, by {milliseconds(r.has.overlap_ns)} ms in total; a stream runs one "
-            "activity at a time (except kernels launched to start early), so some durations are "
+            "activity at a time (except with programmatic dependent launch), so some durations are "
             "wrong; busy time counts overlapping activities once"
         ),
         share=lambda r: share_of(r.has.overlap_ns, r.has.activity_ns),
@@ -434,8 +449,8 @@ RULES = (
         lambda r: not r.captured and r.settings and r.has.host_events,
         lambda r: (
             f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and waits "
-            "for the host are longer than in a plain run; record without them to measure the "
-            "difference"
+            "for the host are longer than in a run without a profiler; to measure how much longer, "
+            "record without these data"
         ),
     ),
     Rule(
@@ -443,8 +458,8 @@ RULES = (
         lambda r: r.has.bare_steps,
         lambda r: (
             f"{r.has.bare_steps:,} of {counted(r.has.steps, 'marked step')} (first: step "
-            f"{r.has.first_bare}) launched no recorded activity; these steps are empty or cut off, "
-            "and distort means over all steps"
+            f"{r.has.first_bare}) launched no recorded GPU activity; these steps are empty or cut "
+            "off, and they distort the means over all steps"
         ),
         share=lambda r: share_of(r.has.bare_steps, r.has.steps),
     ),
@@ -468,8 +483,8 @@ RULES = (
         ),
         lambda r: (
             f"{counted(len(r.info.profiled_wall_ns or ()), 'step')} ran under the profiler, but "
-            f"the profile marks {r.has.steps:,}, so breakdown and step times cover different "
-            "steps; capture again"
+            f"the profile marks {r.has.steps:,} steps, so the breakdown and the step times cover "
+            "different steps; capture again"
         ),
     ),
     Rule(

@@ -202,7 +202,7 @@ _ALL = (
     ),
     TableKind(
         "ops",
-        "host time of each framework op, and the device time that it caused",
+        "host time of each framework op, and device time of the activities that it launched",
         ops.COLUMNS,
         ("-device_total_ns", "-host_total_ns", "name"),
         (
@@ -242,7 +242,7 @@ _ALL = (
     ),
     TableKind(
         "launches",
-        "time of launch calls, launch latency, and how far the host is ahead",
+        "time of launch calls, launch latency, and how much enqueued work waits for the device",
         launches.COLUMNS,
         ("-call_total_ns", "name"),
         (
@@ -253,7 +253,7 @@ _ALL = (
     ),
     TableKind(
         "launch_gaps",
-        "duration of each kernel and copy, and the device's idle gap before it",
+        "duration of each kernel and copy, and the idle gap of the device before it",
         launches.GAP_COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launches.GAP_COLUMNS),
@@ -276,7 +276,7 @@ _ALL = (
     ),
     TableKind(
         "copies",
-        "time and size of copies (host, devices) and memsets",
+        "time and size of copies and memsets",
         casts.COPY_COLUMNS,
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in casts.COPY_COLUMNS),
@@ -308,7 +308,7 @@ _ALL = (
     ),
     TableKind(
         "ranks",
-        "comparison of ranks and devices: time busy, waiting and late to collectives; imbalance",
+        "busy time, waits, lateness in collectives, and imbalance of each rank and device",
         ranks.COLUMNS,
         (),
         (
@@ -324,8 +324,8 @@ _ALL = (
     ),
     TableKind(
         "critical_path",
-        "parts of the longest chain of work and waits that depend on each other, in the step of "
-        "median length, and the time that halving each part saves",
+        "parts of the critical path (the longest chain of work and waits that depend on each "
+        "other) in the step of median length, and the time that halving a part saves",
         critical_path.COLUMNS,
         ("rank", "-path_ns", "part"),
         (
@@ -354,7 +354,7 @@ _ALL = (
     ),
     TableKind(
         "memory",
-        "memory of each device: peak per step and phase, allocations and frees",
+        "memory of each device: peaks, allocations and frees, per step, per phase and in total",
         memory.COLUMNS,
         (),
         tuple(c.name for c in memory.COLUMNS),
@@ -366,7 +366,7 @@ _ALL = (
     ),
     TableKind(
         "witness",
-        "shares of the step by a sampler (capture --sampler), compared with the breakdown",
+        "shares of the step that a sampler saw (capture --sampler), compared with the breakdown",
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),

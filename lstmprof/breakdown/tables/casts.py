@@ -39,7 +39,7 @@ COLUMNS = (
     RANK,
     DEVICE,
     Column.text("op", "name of the op that casts", "no op is known"),
-    Column.text("within", "name of the op that called that op", "no op called it"),
+    Column.text("within", "name of the op that called the casting op", "no op called it"),
     Column.text("from_dtype", "element type before the cast", _UNRECORDED),
     Column.text("to_dtype", "element type after the cast", _UNRECORDED),
     Column.integer("count", "number of casts: activities on a device, ops on a host"),
@@ -49,7 +49,7 @@ COLUMNS = (
     ),
     Column.integer(
         "bytes",
-        "bytes that the casts read and wrote",
+        "number of bytes that the casts read and wrote",
         "the profile does not record a shape or element type",
     ),
 )
@@ -215,7 +215,7 @@ COPY_COLUMNS = (
     ),
     Column.integer("count", "number of copies or memsets"),
     PER_STEP,
-    Column.integer("bytes", "bytes that were copied or set", "a size is unknown"),
+    Column.integer("bytes", "number of bytes that were copied or set", "a size is unknown"),
     Column.integer("total_ns", "sum of the durations"),
     Column.real("bytes_per_s", "bytes divided by total_ns", "bytes is unknown, or total_ns is 0"),
 )

@@ -33,13 +33,15 @@ COLUMNS = (
         "halved_saves_ns",
         "time that the step saves, by simulation, if this part takes half as long",
     ),
-    Column.integer("stretches", "number of stretches of this part on the path"),
+    Column.integer("stretches", "number of uninterrupted stretches of this part on the path"),
     Column.text(
         "longest_name",
-        "name of the event that is longest on the path",
-        "no event is at work in this part",
+        "name of the event of this part with the longest time on the path",
+        "no event belongs to this part",
     ),
-    Column.integer("longest_ns", "time of that event on the path", "longest_name is null"),
+    Column.integer(
+        "longest_ns", "time of the event longest_name on the path", "longest_name is null"
+    ),
 )
 SCHEMA = schema(COLUMNS)
 

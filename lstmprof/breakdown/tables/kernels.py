@@ -34,28 +34,32 @@ COLUMNS = (
         "kind of work within category rnn: gemm, pointwise or persistent",
         "category is not rnn",
     ),
-    Column.integer("count", "number of runs"),
-    Column.integer("total_ns", "sum of the durations; for ops, of the self times"),
+    Column.integer("count", "number of times that the kernel, copy or op ran"),
+    Column.integer("total_ns", "sum of the durations (of the self times for ops)"),
     Column.real("mean_ns", "mean duration"),
     Column.integer("p50_ns", "median duration, nearest rank"),
     Column.integer("p95_ns", "95th percentile of the durations, nearest rank"),
     Column.integer("max_ns", "longest duration"),
     Column.real(
-        "share", "total_ns divided by the sum of total_ns for this rank and device", "the sum is 0"
+        "share",
+        "total_ns divided by the total_ns of all rows of this rank and device",
+        "the sum is 0",
     ),
     PER_STEP,
     Column.text(
         "rule",
-        "name of the rule that decided the category (of most runs)",
+        "name of the rule that decided the category (most often, if several did)",
         "an older lstmprof wrote the run; ingest the profile again",
     ),
     Column.integer(
         "launch_configs",
-        "number of different launch configurations: grid, block, registers, shared memory",
+        "number of different launch configurations (grid, block, registers, shared memory)",
         _UNTOLD,
     ),
     Column.text(
-        "launch_config", "launch configuration with the most time, as JSON (see events)", _UNTOLD
+        "launch_config",
+        "launch configuration with the most time, as JSON (see launch_config of events.parquet)",
+        _UNTOLD,
     ),
 )
 

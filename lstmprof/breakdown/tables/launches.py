@@ -41,7 +41,7 @@ COLUMNS = (
     ),
     Column.real(
         "per_second",
-        "calls within steps, divided by the length of all steps",
+        "number of calls in steps, divided by the length of all steps",
         "the rank has no steps",
     ),
     Column.integer("call_total_ns", "total time in the calls"),
@@ -128,11 +128,18 @@ GAP_COLUMNS = (
     DEVICE,
     Column.text("name", "name of the kernel, copy or memset"),
     Column.text("category", "category of work, such as gemm"),
-    Column.integer("count", "number of runs, without the first activity of each step"),
+    Column.integer(
+        "count",
+        "number of times that the kernel or copy ran, without the first activity of each step",
+    ),
     Column.integer("dur_p50_ns", "median duration, nearest rank"),
-    Column.integer("gap_p50_ns", "median idle time of the device before the run, nearest rank"),
+    Column.integer(
+        "gap_p50_ns", "median idle time of the device before the kernel or copy ran, nearest rank"
+    ),
     Column.integer("dur_total_ns", "sum of the durations"),
-    Column.integer("gap_total_ns", "sum of the idle times of the device before the runs"),
+    Column.integer(
+        "gap_total_ns", "sum of the idle times of the device before the kernel or copy ran"
+    ),
 )
 
 GAP_SELECT = """

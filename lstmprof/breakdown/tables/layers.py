@@ -35,11 +35,11 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
-_UNTOLD = "the profile has no input shapes, or several sizes fit them"
+_UNTOLD = "the profile has no input shapes, or the shapes fit several sizes"
 _NO_STEPS = "the number of time steps is unknown"
 _NETWORK = (
     Column.text("cell", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
-    Column.integer("time_steps", "time steps of the longest sequence in a call", _UNTOLD),
+    Column.integer("time_steps", "number of time steps of the longest sequence in a call", _UNTOLD),
     Column.integer("batch", "number of sequences per call", _UNTOLD),
     Column.integer("inputs", "number of inputs of the first layer per time step", _UNTOLD),
     Column.integer("hidden", "number of units per layer and direction", _UNTOLD),
@@ -51,7 +51,7 @@ _NETWORK = (
     ),
     Column.integer(
         "projection",
-        "width of the projected output",
+        "width of the output after the projection (proj_size)",
         "there is no projection, or the profile does not show it",
     ),
 )
@@ -74,7 +74,8 @@ _ALGORITHM = tuple(
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "for each algorithm that is not requested, a change for its first unmet condition",
+            "for each algorithm that the framework does not request: the change to the layer that "
+            "meets the first unmet condition of this algorithm",
             _NOT_CUDNN,
         ),
     )
@@ -82,24 +83,24 @@ _ALGORITHM = tuple(
 _LADDER = (
     Column.text(
         "rung",
-        f"last optimization in this order that the forward pass has: {', '.join(RUNGS)}",
-        "its matmuls and elementwise ops cannot be separated, or its cells are unknown",
+        f"the last of these optimizations that the forward pass has: {', '.join(RUNGS)}",
+        "matmuls and elementwise work cannot be told apart, or the number of cells is unknown",
     ),
     Column.text(
         "next_rung",
-        "next optimization in that order, which is missing",
-        "rung is null, or nothing is missing",
+        "the optimization after rung in that list, which the forward pass lacks",
+        "rung is null, or the forward pass has all optimizations",
     ),
     Column.real(
         "next_rung_saves_ns",
-        "least time per forward pass that the optimization of next_rung saves: the ops or "
-        "kernels that it omits, and the gaps before them",
-        "it is unknown",
+        "least time per forward pass that the optimization next_rung saves: the time of the ops or "
+        "kernels that it makes unnecessary, and of the gaps before them",
+        "next_rung is null, or this time is unknown",
     ),
     Column.real(
         "floor_ns",
-        "least time of a call for the work that cannot run in parallel over time steps, at the "
-        "measured peak rates: time steps × (state matmul + elementwise work), forward and backward",
+        "least time of a call, forward and backward, at the measured peak rates, for the work that "
+        "must run one time step after another: matmul of the state, and elementwise work",
         f"the peak rates were not measured, or {_UNTOLD}",
     ),
 )
@@ -112,13 +113,14 @@ COLUMNS = (
     Column.text(
         "library",
         "library that computes the layer, such as cuDNN",
-        "no library op was recorded inside",
+        "no op of a library was recorded in the layer",
     ),
     *_NETWORK,
     Column.integer(
         "calls",
-        "number of calls of this layer in the profiled steps",
-        "only kernels show the layer; the row then covers all calls of a step",
+        "number of calls of this layer in all profiled steps",
+        "the profile has no op of the layer, only kernels; the row is then about all calls of a "
+        "step",
     ),
     PER_STEP,
     Column.integer("cells", "number of cells per call: time steps × layers × directions", _UNTOLD),
@@ -136,16 +138,16 @@ COLUMNS = (
     Column.real(
         "backward_ns",
         "mean length of a backward pass",
-        "there is no backward pass, or the profile does not link it",
+        "there is no backward pass, or the profile does not link it with the forward pass",
     ),
     Column.integer(
         "flops",
-        "least number of operations that the matmuls of a call need, forward and backward",
+        "number of floating-point operations that the matmuls of a call need, forward and backward",
         _UNTOLD,
     ),
     Column.real(
         "roofline_share",
-        "time of flops at the peak rate of the device, divided by the time of the call",
+        "least time for flops at the peak rate of the device, divided by the time of the call",
         "the peak rate was not measured, or flops or the time is unknown",
     ),
     *_ALGORITHM,

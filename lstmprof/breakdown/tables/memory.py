@@ -55,7 +55,7 @@ COLUMNS = (
     ),
     Column.integer(
         "peak_allocated_bytes",
-        "largest memory that was allocated at the same time, including memory from before",
+        "largest memory that was allocated at the same time, including what was allocated before",
         _NO_TOTAL,
     ),
     Column.integer(

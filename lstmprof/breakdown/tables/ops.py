@@ -50,7 +50,7 @@ COLUMNS = (
     Column.integer("count", "number of calls"),
     PER_STEP,
     Column.integer("host_total_ns", "host time in the op, including the ops inside it"),
-    Column.integer("host_self_ns", "host time in the op, without the events inside it"),
+    Column.integer("host_self_ns", "host time in the op, minus the events inside it"),
     Column.integer(
         "device_total_ns",
         "duration of the activities that the op, or an op inside it, launched",
@@ -140,7 +140,7 @@ RANGE_COLUMNS = (
     Column.integer("count", "number of times that the range was entered"),
     Column.integer("total_ns", "host time in the range, including everything inside it"),
     Column.real("mean_ns", "mean host time per entry"),
-    Column.integer("self_ns", "host time in the range, without the events inside it"),
+    Column.integer("self_ns", "host time in the range, minus the events inside it"),
     Column.integer(
         "device_total_ns",
         "duration of the activities launched in the range or in a range inside it",
@@ -245,14 +245,15 @@ MODULE_COLUMNS = (
     Column.integer("count", "number of times that the entry ran"),
     Column.integer("host_total_ns", "host time in the entry, including everything inside it"),
     Column.integer(
-        "host_self_ns", "host time in the entry, without entries of the same sort inside it"
+        "host_self_ns", "host time in the entry, minus entries of the same sort inside it"
     ),
     Column.integer(
         "device_total_ns", "duration of the activities launched in the entry", NO_ACTIVITIES
     ),
     Column.integer(
         "device_self_ns",
-        "duration of the activities launched in the entry, without entries of the same sort",
+        "duration of the activities launched in the entry, but not in entries of the same sort "
+        "inside it",
         NO_ACTIVITIES,
     ),
     Column.integer(

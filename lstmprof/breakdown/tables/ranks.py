@@ -50,8 +50,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.runs.metadata import RunInfo
 
 _UNSHARED = (
-    "no step launched it, the ranks have different numbers of collectives, or "
-    "there is no other rank"
+    "the collective was launched outside steps, the ranks have different numbers of collectives, "
+    "or there is no other rank"
 )
 COLLECTIVE_COLUMNS = (
     RANK,
@@ -62,12 +62,12 @@ COLLECTIVE_COLUMNS = (
     Column.text(
         "operation",
         "operation: " + ", ".join(OPERATIONS),
-        "neither the range around its launch nor its name says it",
+        "neither the kernel's name nor the range around its launch shows it",
     ),
     Column.integer(
         "bytes",
-        "size of the message, as NCCL's tests count it: the larger of what a rank puts in and gets "
-        "out",
+        "size of the message, as nccl-tests counts it: what a rank sends or what it receives, "
+        "whichever is larger",
         "the profile does not record the size of the message (PyTorch: record_shapes=True)",
     ),
     Column.integer(
@@ -102,7 +102,7 @@ COLLECTIVE_COLUMNS = (
     Column.integer(
         "last_rank",
         "rank that arrived last: the rank of the shortest kernel",
-        f"{_UNSHARED}; it names no rank",
+        f"{_UNSHARED}; or the profile names no rank",
     ),
     Column.integer("last_device", "device that arrived last", _UNSHARED),
     Column.integer(
@@ -382,8 +382,8 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 MOST_SKEW_SHARE = 0.5
 
 _ALONE = (
-    "the rank shares no collective with another rank, or the ranks' clocks "
-    "disagree (see the table collectives)"
+    "the rank shares no collective with another rank, or the ranks' clocks disagree (see the table "
+    "collectives)"
 )
 _SILENT = "the rank has no collectives"
 COLUMNS = (
@@ -392,19 +392,19 @@ COLUMNS = (
     Column.integer("steps", "number of profiled steps; 1 if the profile has no step markers"),
     Column.real("step_ns", "mean length of a step"),
     Column.integer("longest_step_ns", "length of the longest step"),
-    Column.real("busy_ns", "busy time per mean step, including collectives"),
+    Column.real("busy_ns", "mean busy time per step, including collectives"),
     Column.real(
         "waits_for_host_ns",
-        "time per mean step in which a device waited for its host",
+        "mean time per step in which the device waited for its host",
         "the work ran on the host (CPU)",
     ),
-    Column.real("work_ns", "busy time per mean step, without collectives"),
+    Column.real("work_ns", "mean busy time per step, without collectives"),
     Column.real(
         "imbalance_share",
-        "work_ns divided by the mean over all ranks and devices, minus 1",
+        "work_ns divided by the mean work_ns of all ranks and devices, minus 1",
         "there is no other rank or device, or none does any work",
     ),
-    Column.real("collective_ns", "time per mean step in which a collective ran"),
+    Column.real("collective_ns", "mean time per step in which a collective ran"),
     Column.real("exposed_ns", "part of collective_ns in which nothing else ran on the device"),
     Column.real(
         "overlapped_share",
@@ -413,7 +413,7 @@ COLUMNS = (
     ),
     Column.real(
         "waits_ns",
-        "time per mean step in which the device waited for other ranks in collectives",
+        "mean time per step in which the device waited for other ranks in collectives",
         _ALONE,
     ),
     Column.integer(
@@ -428,7 +428,8 @@ COLUMNS = (
     Column.integer("collectives", "number of collectives shared with all other ranks", _ALONE),
     Column.real(
         "late_ns",
-        "mean time per step for which another rank waited for this device in collectives",
+        "time per step for which the other ranks waited for this device in collectives, mean over "
+        "these ranks",
         _ALONE,
     ),
 )

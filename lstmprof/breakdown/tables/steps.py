@@ -34,7 +34,7 @@ COLUMNS = (
     Column.integer("idle_ns", "time in which no activity ran: dur_ns − busy_ns"),
     Column.integer(
         "overlapped_ns",
-        "sum of the activities' durations in the step − busy_ns: above 0 if activities overlap",
+        "sum of the durations of the activities in the step, minus busy_ns; above 0: they overlap",
         _ON_HOST,
     ),
     Column.integer(
@@ -45,7 +45,7 @@ COLUMNS = (
     Column.integer("activities", "number of activities that the step launched", _ON_HOST),
     Column.integer(
         "launches",
-        "number of launch calls in the step; for a device, launches of an activity on it",
+        "number of launch calls in the step; for a device, only calls that launched work on it",
     ),
     Column.integer("host_ops", "number of ops that started in the step, on any thread of the rank"),
 )
@@ -159,7 +159,7 @@ STREAM_COLUMNS = (
     Column.integer("total_ns", "sum of the activities' durations"),
     Column.real(
         "window_share",
-        "busy time within steps, divided by the length of all steps",
+        "busy time in steps, divided by the length of all steps",
         "the rank has no steps",
     ),
     Column.integer("first_ns", "start of the first activity, in ns since base_ns of run.json"),

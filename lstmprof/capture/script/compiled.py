@@ -7,13 +7,15 @@ function ends a step. Outside of compiled functions, the update itself ends a st
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Union
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from lstmprof.capture.script.program import WatchedCallable
+from lstmprof.capture.script.recompiled import Call, Recompilations
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps, rank
 
@@ -33,25 +35,32 @@ class CompiledCalls(threading.local):
 
 
 class Program:
-    """The compiled functions of one framework, and which of them train."""
+    """The compiled functions of one framework: which of them train, and are compiled again."""
 
-    def __init__(self, steps: Steps, is_abstract: Callable[[Any], bool]) -> None:
-        self._steps, self._is_abstract = steps, is_abstract
+    def __init__(
+        self, steps: Steps, is_abstract: Callable[[Any], bool], again: Recompilations
+    ) -> None:
+        self._steps, self._is_abstract, self._again = steps, is_abstract, again
         self._calls = CompiledCalls()
         self._trained_by: Dict[str, str] = {}
 
-    def call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
-        """Call a compiled function and return its result. End a step if the function trains and is
-        called inside no other compiled function.
+    def call(self, name: str, call: Call, run: Callable[..., Any]) -> Any:
+        """Call a compiled function as ``run`` and return its result. End a step if the function
+        trains and is called inside no other compiled function.
 
         ``name`` stays the same when a function is compiled anew.
         """
         names = self._calls.names
+        notes = not names and not self._steps.over
+        before = self._again.count(call.function) if notes else None
         names.append(name)
         try:
-            result = function(*args, **kwargs)
+            result = run(*call.args, **call.kwargs)
         finally:
             names.pop()
+        if notes:
+            with contextlib.suppress(Exception):  # an argument of an unusual kind
+                self._again.called(name, call, before)
         if not names and name in self._trained_by:
             self._steps.ends(self._trained_by[name], name, outcome=result)
         return result
@@ -100,13 +109,15 @@ class Program:
 class _Jitted(WatchedCallable):
     """A function that ``jax.jit`` or ``jax.pmap`` compiled."""
 
-    def __init__(self, program: Program, function: Any) -> None:
+    def __init__(self, program: Program, function: Any, static: Tuple[Any, ...]) -> None:
         super().__init__(function)
-        self.__dict__.update(_program=program, _title=name_of(function))
+        self.__dict__.update(_program=program, _title=name_of(function), _static=static)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
-        return own["_program"].call(own["_title"], own["__wrapped__"], args, kwargs)
+        function = own["__wrapped__"]
+        call = Call(function, args, kwargs, own["_static"])
+        return own["_program"].call(own["_title"], call, function)
 
 
 def watch_jax(program: Program, jax: Any) -> None:
@@ -118,9 +129,10 @@ def watch_jax(program: Program, jax: Any) -> None:
         @functools.wraps(compile_function)
         def compiled(*args: Any, **kwargs: Any) -> Any:
             made = compile_function(*args, **kwargs)
+            static = (*_listed(kwargs, "static_argnums"), *_listed(kwargs, "static_argnames"))
             if hasattr(made, "lower"):
-                return _Jitted(program, made)
-            return lambda function: _Jitted(program, made(function))  # a decorator with options
+                return _Jitted(program, made, static)
+            return lambda function: _Jitted(program, made(function), static)  # used as a decorator
 
         return compiled
 
@@ -139,6 +151,14 @@ def watch_jax(program: Program, jax: Any) -> None:
     ):
         if hasattr(jax, name):
             setattr(jax, name, around(getattr(jax, name)))
+
+
+def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
+    """Return the option ``name`` as a tuple; it may be missing, one value or several."""
+    value = options.get(name)
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, (int, str)) else tuple(value)
 
 
 def watch_updates(program: Program, package: Any) -> None:
@@ -165,7 +185,7 @@ def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
     @functools.wraps(call)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         name = name_of(getattr(self, "_python_function", self))
-        result = program.call(name, call, (self, *args), kwargs)
+        result = program.call(name, Call(self, args, kwargs), functools.partial(call, self))
         if program.is_step(name):
             sizes.function = self
         return result
@@ -179,10 +199,20 @@ def watch_tapes(program: Program, module: Any) -> None:
     tape.gradient = program.gradients("tensorflow gradient", tape.gradient)
 
 
+def jax_leaves(tree: Any) -> Any:
+    """Return the arrays and values in a tree of JAX."""
+    return sys.modules["jax"].tree_util.tree_leaves(tree)
+
+
+def tensorflow_leaves(structure: Any) -> Any:
+    """Return the tensors and values in a structure of TensorFlow."""
+    return sys.modules["tensorflow"].nest.flatten(structure)
+
+
 def has_tracers(outcome: Any) -> bool:
     """Return whether ``outcome`` has no values yet, because JAX is only tracing a function."""
     jax = sys.modules["jax"]
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(outcome))
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax_leaves(outcome))
 
 
 def builds_a_graph(outcome: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import compiled
 from lstmprof.capture.script.program import mark_attribute, placed
+from lstmprof.capture.script.recompiled import Recompilations
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 
@@ -60,8 +61,21 @@ def attachments(
         return {**keras, module: mark}
     if name is not None:
         return dict(keras)
-    jax = compiled.Program(steps, compiled.has_tracers)
-    tensorflow = compiled.Program(steps, compiled.builds_a_graph)
+    jax = compiled.Program(
+        steps,
+        compiled.has_tracers,
+        Recompilations(facts, compiled.jax_leaves, lambda f: f._cache_size(), every_value=False),
+    )
+    tensorflow = compiled.Program(
+        steps,
+        compiled.builds_a_graph,
+        Recompilations(
+            facts,
+            compiled.tensorflow_leaves,
+            lambda f: f.experimental_get_tracing_count(),
+            every_value=True,
+        ),
+    )
     eager = "tensorflow.python.eager."
     updates = functools.partial(compiled.watch_updates, jax)
     functions = functools.partial(compiled.watch_functions, tensorflow, sizes)

@@ -74,6 +74,11 @@ class Steps:
         return self.session is not None and self.session.profiling and self.here
 
     @property
+    def over(self) -> bool:
+        """Return whether no further step will be measured."""
+        return self._over
+
+    @property
     def observed(self) -> int:
         """Return the number of steps that were observed to find out what ends a step."""
         return 0 if self._last is None else self._turns.count(self._last)
@@ -157,7 +162,7 @@ class Steps:
             self._who[key] = who
             if self._last is not None:
                 self._note(
-                    "calls of {} are not counted as steps, those of {} are; {}".format(
+                    "calls of {} do not end a step, because those of {} do; {}".format(
                         _name(who), _name(self._who[self._last]), _CHANGE
                     )
                 )
@@ -179,10 +184,12 @@ class Steps:
             return
         others = [_name(who) for key, who in self._who.items() if key != self._last]
         self._note(
-            "a step ends with {} ({}), not with {}; {}".format(
+            "each call of {} ends a step ({}), and calls of {} do not; {}".format(
                 _name(self._who[self._last or 0]),
-                "the last in turn" if self._last == list(self._who)[-1] else "called least often",
-                " or ".join(others),
+                "it is the last in turn"
+                if self._last == list(self._who)[-1]
+                else "it is called least often",
+                " and ".join(others),
                 _CHANGE,
             )
         )

@@ -30,6 +30,8 @@ _OTHER = "other"
 #: In a table with one step per row, a part has a column if it is at least this share of some step.
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
+#: The clean step, in words that explain it.
+CLEAN = "clean step (without profiler overhead and disturbances)"
 
 #: A part of the breakdown: (state ``busy`` or ``idle``, name, ns summed over the steps).
 Part = tuple[str, str, int]
@@ -58,7 +60,7 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
             terminal.write_line(
-                "no iteration was timed without a profiler; lstmprof capture and run time some"
+                "no step was timed without a profiler; lstmprof capture and lstmprof run time some"
             )
         return
     for breakdown in sorted(breakdowns, key=timings.step_ns):
@@ -76,7 +78,7 @@ def show_end(breakdowns: Sequence[Breakdown]) -> None:
     for breakdown in breakdowns:
         for note in (*_lost(breakdown), *_linked(breakdown)):
             terminal.write_under(f"{breakdown.run.name}: ", note)
-    found = [(lack.kind, b.run.name, lack.sentence) for b in breakdowns for lack in b.lacks]
+    found = [(lack.words, b.run.name, lack.sentence) for b in breakdowns for lack in b.lacks]
     found += [
         (doubt.kind, label, str(doubt))
         for label, b in zip(timings.labels_of(list(breakdowns)), breakdowns, strict=True)
@@ -120,7 +122,7 @@ def _joined(step: MeanStep) -> list[Part]:
         of_state = [part for part in step.parts if part[0] == state]
         small = [part for part in of_state if part[:2] not in large]
         joined += [part for part in of_state if part[:2] in large]
-        rest = (state, f"{len(small)} {_OTHER}s", sum(ns for _, _, ns in small))
+        rest = (state, f"{len(small)} {_OTHER} parts", sum(ns for _, _, ns in small))
         joined += small if len(small) < 2 else [rest]
     return joined
 
@@ -166,8 +168,8 @@ def _linked(breakdown: Breakdown) -> list[str]:
     if min(shares) >= _MOST_LINKED:
         return []
     launched, issued = map(percent, shares)
-    text = f"of {links.activities:,} device activities, {launched} have a launch call"
-    return [f"{text} in the profile and {issued} a framework op"]
+    text = f"of {links.activities:,} GPU activities, {launched} have their launch call in the"
+    return [f"{text} profile, and {issued} the framework op that issued them"]
 
 
 def has_steps(breakdown: Breakdown) -> bool:
@@ -183,17 +185,17 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     steps = number_of(step.steps, "profiled step", "profiled steps")
     what = f"mean of {steps}" if step.steps > 1 else steps
     if not marked:
-        what = "the whole profile (it has no step markers)"
+        what = "the whole profile, because it has no step markers"
     facts = [f"{where} ({named})" if named else where, f"from {steps}" if step.clean else what]
     if step.clean and step.recording is not None:
         overhead = milliseconds(step.recording.ns, _DIGITS)
-        facts.append(f"{overhead} ms of profiler overhead subtracted")
-    facts += [lack.kind for lack in breakdown.lacks if lack.blinds]
-    facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
+        facts.append(f"minus {overhead} ms of profiler overhead")
+    facts += [lack.words for lack in breakdown.lacks if lack.blinds]
+    facts += [f"recurrent layers: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
-    facts += [f"{percent(waits)} waiting for the host"] if waits is not None else []
-    whose = "a clean step (undisturbed)" if step.clean else "the step" if marked else "the profile"
-    return f"{breakdown.run.name}: time of {whose}, " + ", ".join(facts)
+    facts += [f"waits {percent(waits)} of the time for the host"] if waits is not None else []
+    whose = CLEAN if step.clean else "step" if marked else "profile"
+    return f"{breakdown.run.name}: time of the {whose}: " + ", ".join(facts)
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
@@ -240,8 +242,8 @@ def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     With ``marked=False`` the profile has no step markers, and the row is the whole profile.
     """
     clean = all(step.clean for step in steps)
-    whose = "a clean step (undisturbed)" if clean else "the step" if marked else "the profile"
-    return f"time of {whose} in ms (busy parts, then all idle time and its causes)"
+    whose = CLEAN if clean else "step" if marked else "profile"
+    return f"time of the {whose} in ms: busy parts, then all idle time and its causes"
 
 
 def show_lanes(

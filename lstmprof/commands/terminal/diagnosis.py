@@ -83,7 +83,7 @@ def show_all(
         if number:
             terminal.write_line()
         for line in heading if heading != before else ():
-            terminal.write_line(line, style="bold")
+            terminal.write_line(line, style="bold", wrap=True)
         before = heading
         _show(diagnosis, details)
     terminal.write_line()
@@ -121,7 +121,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
     """Return the title of a table: the conditions and the baseline of ``diagnosis``."""
     if diagnosis.fast is None:
-        return "without a baseline: no other run has the same workload, mode, precision and device"
+        return "no baseline: no other run has the same workload, mode, precision and device"
     took = diagnosis.verdict.baseline_ms
     what = conditions(diagnosis.slow.info)
     return "; ".join([*([what] if what else []), f"baseline: {names[diagnosis.fast]}, {took}"])
@@ -176,7 +176,7 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     for text in lost[:SHOWN]:
         terminal.write_under("Lost time: ", text)
     if len(lost) > SHOWN:
-        terminal.write_under("Lost time: ", f"{len(lost) - SHOWN} more runs")
+        terminal.write_under("Lost time: ", f"also in {len(lost) - SHOWN} more runs")
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
@@ -184,7 +184,7 @@ def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
 
     With ``full``, print each as a sentence.
     """
-    found = [(lack.kind, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
+    found = [(lack.words, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
     found += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
     alone = len(diagnoses) == 1 and diagnoses[0].fast is None
     warned.show(found, named=not alone, full=full, see="--warnings")
@@ -232,7 +232,7 @@ def markdown(diagnosis: Diagnosis) -> str:
 def _markdown_finding(explained: Explained) -> list[str]:
     """Return a Markdown line for a finding, and one line per fix."""
     return [
-        f"- **{explained.finding.kind}**: {escaped(explained.sentence)}",
+        f"- **{explained.finding.words}**: {escaped(explained.sentence)}",
         *(f"  - {escaped(a.text)} ({escaped(a.source)})" for a in explained.remedies),
     ]
 

@@ -40,7 +40,7 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
     terminal.write_table(
-        "Difference of the two steps by kind of time",
+        "Difference of the two steps by kind of time (docs/diagnosis.md explains the kinds)",
         waterfall_heads(diagnosis, terminal.narrow()),
         waterfall_cells(diagnosis),
         spare=(">share",),
@@ -82,7 +82,7 @@ def large_findings(diagnosis: Diagnosis) -> list[Explained]:
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
     finding, names = explained.finding, diagnosis.kernel_names
     terminal.write_line()
-    terminal.write_under(f"{finding.kind}: ", with_short_names(explained.sentence, names))
+    terminal.write_under(f"{finding.words}: ", with_short_names(explained.sentence, names))
     for advice in explained.remedies:
         text = f"{with_short_names(advice.text, names)} [{advice.source}]"
         terminal.write_lines(terminal.wrapped("  → ", text), bold=0)
@@ -127,7 +127,7 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
         for column in columns
     ]
     cells = [
-        [d.kind, fast, slow, _signed(delta), f"{share} %"]
+        [d.words or d.kind, fast, slow, _signed(delta), f"{share} %"]
         for d, fast, slow, delta, share in zip(rows, *printed, shares, strict=True)
     ]
     sums = [milliseconds(sum(column), 3) for column in columns]

@@ -56,7 +56,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     names = breakdown.kernels["name"].to_pylist()
     on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
     on_device = breakdown.kernels["device"].null_count < len(names)
-    what = on_devices if on_device else "self time of ops that compute"
+    what = on_devices if on_device else "ops that compute, by self time"
     lanes_of = len(_lanes(breakdown.kernels))
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
@@ -73,7 +73,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     unknown |= set() if ">calls per step" in unknown else {">calls"}
     kept = [i for i, head in enumerate(heads) if head not in unknown]
     terminal.write_table(
-        f"{breakdown.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
+        f"{breakdown.run.name}: {what}" + (f" (--top shows {hidden} more)" if hidden > 0 else ""),
         [heads[i] for i in kept],
         [[row[i] for i in kept] for row in rows],
         crop="name",
@@ -119,7 +119,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
     shown = [columns[c] for c in table.shown if any(row[c] is not None for row in rows)]
     cells = [_cells(column, [row[column.name] for row in rows]) for column in shown]
     hidden = everything.num_rows - len(rows)
-    more = f" ({hidden:,} more: --top)" if hidden else ""
+    more = f" (--top shows {hidden:,} more)" if hidden else ""
     terminal.write_table(
         f"{breakdown.run.name}: {name}: {table.meaning}{more}",
         [head for head, _ in cells] if rows else ["the profile has no rows for this table"],

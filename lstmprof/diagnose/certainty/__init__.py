@@ -108,7 +108,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or structure.fewer or not structure.certain):
         calls = f"make {structure.calls} and " if structure.same else ""
-        why = f"{calls}may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
+        why = f"{calls}may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
@@ -125,7 +125,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
-        why = f"may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
+        why = f"may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     why = f"{NOT_EXPLAINED}{_why_not(whole_ns, findings)}"
     if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
@@ -221,7 +221,7 @@ def _profilers(finding: Finding) -> str:
         return ""
     return (
         f"{milliseconds(min(lost_ns, size_ns))} of the {milliseconds(size_ns)} ms of "
-        f"{causes.KINDS[finding.kind]} may be the profiler's own work, whose thread is not recorded"
+        f"{causes.KINDS[finding.kind]} may be work of the profiler in a thread that is not recorded"
     )
 
 
@@ -235,7 +235,7 @@ def _hidden(profile: StepProfile) -> Lack | None:
 
 
 def _blind(lack: Lack, whose: str = "") -> str:
-    return f"the profile{whose} does not show {lack.hides} ({lack.kind})"
+    return f"the profile{whose} does not show {lack.hides} ({lack.words})"
 
 
 def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
@@ -245,14 +245,15 @@ def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
     if [f.kind for _, f in shares] == [causes.UNKNOWN]:
         first = most_of(shares[0][1])
         return f", most of it {first}" if first else ""
-    each = listed([_with_most(f, percent(share)) for share, f in shares])
+    alone = len(shares) == 1  # whose share is that of all time without a cause
+    each = listed([_with_most(f, "" if alone else f" {percent(share)}") for share, f in shares])
     return f" ({each})" if shares else ""
 
 
 def _with_most(finding: Finding, share: str) -> str:
     """Return a finding's kind and share as text; for unknown time, also what takes most of it."""
     first = most_of(finding) if finding.kind == causes.UNKNOWN else None
-    return f"{causes.KINDS[finding.kind]} {share}" + (f" (most of it {first})" if first else "")
+    return f"{causes.KINDS[finding.kind]}{share}" + (f" (most of it {first})" if first else "")
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
@@ -303,7 +304,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
         yield "the clocks of host and device differ"
     others = slow.straggler
     if finding.kind == causes.COLLECTIVE and others is not None and others.state == "unknown":
-        yield f"the share that is waiting for other ranks is unknown: {others.reason}"
+        yield f"how much of this time is waiting for other ranks is unknown: {others.reason}"
     if finding.kind == causes.CAST and may_be_copies(slow):
         yield "some of these casts may be copies to the GPU"
     if omitted := short_ops_doubt(finding):
@@ -314,7 +315,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
         return
     ratio = ratio_of(fast, slow)
     if not ratio.sure:
-        text = f"the ratio is uncertain: {in_words(ratio)}"
+        text = f"the ratio of the steps is uncertain: {in_words(ratio)}"
         yield f"{text}; the counts are certain" if counts_in_words(fast, slow) else text
     if not timed(fast, slow):
         yield untimed(fast, slow)
@@ -367,15 +368,14 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
     unexplained_ns, unseen = _unexplained_ns(findings), _unseen(whole_ns, findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
     if unseen is not None:
-        what = f"{causes.KINDS[unseen.kind]}, which names no cause"
+        what = f"{causes.KINDS[unseen.kind]}, whose cause is unknown"
         text = f"{milliseconds(unseen.delta_ns)} ms of the difference are {what}"
     elif unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
-        text = f"the profiled steps do not show {milliseconds(unexplained_ns)} of the "
-        text += f"{milliseconds(whole_ns)} ms difference"
+        text = f"the profiled steps do not explain {milliseconds(unexplained_ns)} of the "
+        text += f"{milliseconds(whole_ns)} ms of difference"
     elif largest is None:
-        text = "no recorded kind of time is longer"
+        text = "no recorded kind of time is longer in the slower run"
     else:
-        text = (
-            f"{largest.kind} adds most, but {listed(list(certainty_of(largest, findings).reasons))}"
-        )
+        doubts = listed(list(certainty_of(largest, findings).reasons))
+        text = f"{largest.words} adds most time, but {doubts}"
     return text

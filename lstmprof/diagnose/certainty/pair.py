@@ -178,7 +178,7 @@ def rough_lengths(finding: Finding) -> str:
     whole = span_of(finding.slow)
     for what, low, high in (
         ("the step", whole.low_ns, whole.high_ns),
-        (finding.kind, low_ns, high_ns),
+        (finding.words, low_ns, high_ns),
     ):
         if high > _ROUGH * max(low, 0.0):
             interval = f"{milliseconds(max(low, 0.0))} to {milliseconds(high)} ms"
@@ -297,8 +297,8 @@ def short_ops_doubt(finding: Finding) -> str | None:
     dispatch_ns = fast.parts.get(_DISPATCH, 0)
     if dispatch_ns < finding.delta_ns:
         return None
-    where = f"its {milliseconds(dispatch_ns)} ms of dispatch"
-    return f"{_LEFT_OUT}; {labels(fast, slow)[0]} may spend some of this time in {where}"
+    where = f"the {milliseconds(dispatch_ns)} ms of dispatch of {labels(fast, slow)[0]}"
+    return f"{_LEFT_OUT}; some of this work may be hidden in {where}"
 
 
 def leaves_out(profile: StepProfile) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import reasons
@@ -34,6 +34,7 @@ from lstmprof.diagnose.step_profile import (
     labels,
     total_ns,
 )
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds
 
 #: A cause with a smaller share of the difference, or of the step, is not named as a bottleneck.
@@ -49,15 +50,23 @@ CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
+#: Kinds of work that join several parts of the breakdown. Texts for people name those parts that
+#: take at least ``_NAMED_PART`` of the kind in a step, at most ``_MOST_PARTS``. Chosen by hand.
+_JOINED = (causes.GEMM, causes.MEMORY, causes.COPY)
+_NAMED_PART, _MOST_PARTS = 0.1, 3
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The time of one kind in both steps, in ns; ``fast_ns`` is 0 for a single run."""
+    """The time of one kind in both steps, in ns; ``fast_ns`` is 0 for a single run.
+
+    ``words`` is the name of the kind for people.
+    """
 
     kind: str
     fast_ns: int
     slow_ns: int
+    words: str = field(default="", compare=False)
 
     @property
     def delta_ns(self) -> int:
@@ -225,6 +234,35 @@ class Finding:
     def delta_ns(self) -> int:
         """Return the time that this kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
+
+    @property
+    def words(self) -> str:
+        """Return the name of the kind for people: ``dispatch``, ``matmul + recurrent layer``.
+
+        If the kind joins several parts of the breakdown, the name lists the large ones.
+        """
+        ends = (self.fast_ns or 1, self.slow_ns or 1)
+        large = [
+            part
+            for part in self.parts
+            if part.state == "busy"
+            and self.kind in _JOINED
+            and max(part.fast_ns / ends[0], part.slow_ns / ends[1]) >= _NAMED_PART
+        ]
+        large.sort(key=lambda part: -max(part.fast_ns, part.slow_ns))
+        names = [self._part_words(part.part) for part in large[:_MOST_PARTS]]
+        return " + ".join(names) or causes.shown(self.kind)
+
+    def _part_words(self, part: str) -> str:
+        """Return the name of a part; kernels of a recurrent layer belong to two kinds of time."""
+        words = PART_WORDS.get(part, part)
+        split = any(c.part == part and c.family in ("gemm", "pointwise") for c in self.contributors)
+        return f"recurrent-layer {self.kind}" if part == "rnn" and split else words
+
+    @property
+    def difference(self) -> Difference:
+        """Return the kind with its time in both steps."""
+        return Difference(self.kind, self.fast_ns, self.slow_ns, self.words)
 
     @property
     def group(self) -> str:

@@ -73,7 +73,7 @@ _WORK = {
     "cell": "recurrent cells",
 }
 _NAMED = 0.1
-_COPY_CALLS = "calls for copies or fills of memory"
+_COPY_CALLS = "launches of copies or memsets"
 #: Libraries whose ops compute whole recurrent layers, by a part of the op's name.
 _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
@@ -171,7 +171,10 @@ def each_step(profile: StepProfile) -> str:
 
 
 def pace(profile: StepProfile) -> str:
-    """Return number and rate of launches and the time of a kernel and a gap; empty if unknown."""
+    """Return number and rate of launches and the time of a kernel and a gap; empty if unknown.
+
+    If a few long gaps distort the mean, the longest gap is given instead.
+    """
     launches, rate = (QUANTITIES[name].of(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
     if not launches or rate is None or kernel is None or gap is None:
@@ -181,9 +184,15 @@ def pace(profile: StepProfile) -> str:
     into_graph = (
         f", {count(captured)} of them captured into a CUDA graph and not run" if captured else ""
     )
+    rates = f", {count(rate)} per second" if rate >= 1 else ""
+    idle = (
+        f"the longest idle gap of the device takes {quantity(gap.longest_ns, 'ns')}"
+        if gap.uneven
+        else f"an idle gap of the device takes {quantity(gap.mean_ns, 'ns')}"
+    )
     return (
-        f"{number}{each_step(profile)}{into_graph}, {count(rate)} per second; a kernel "
-        f"takes {lasting(kernel)}, an idle gap of the device {lasting(gap)}"
+        f"{number}{each_step(profile)}{into_graph}{rates}; a kernel takes {lasting(kernel)}, and "
+        f"{idle}"
     )
 
 
@@ -209,11 +218,11 @@ def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
 
 
 def lasting(spread: Spread) -> str:
-    """Return the mean, ``5.1 µs``; if uneven, ``1 ns in the median (4.1 ms at most)``."""
+    """Return the mean, ``5.1 µs``; if uneven, ``1 ns (median; the longest takes 4.1 ms)``."""
     if not spread.uneven:
         return quantity(spread.mean_ns, "ns")
     longest = quantity(spread.longest_ns, "ns")
-    return f"{quantity(spread.median_ns, 'ns')} in the median ({longest} at most)"
+    return f"{quantity(spread.median_ns, 'ns')} (median; the longest takes {longest})"
 
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
@@ -290,7 +299,7 @@ def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
     """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit items below ``_LITTLE``."""
     least_ns = _LITTLE * sum(item.ns for item in items)
     items = [item for item in items if item.ns >= least_ns]
-    texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
+    texts = [f"{item.text} {'' if verb else 'in '}{milliseconds(item.ns)} ms" for item in items]
     if verb:
         first = items[0]
         takes = "takes" if first.number == 1 or first.noun == "dispatched" else "take"
@@ -417,7 +426,7 @@ def _by_largest(finding: Finding) -> str:
         return _outside_of_ranges(finding, first.slow_ns)
     text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms"
     if finding.kind == causes.RANGE:
-        text = f"{milliseconds(first.slow_ns)} ms are inside range '{cropped(first.name)}'"
+        text = f"{milliseconds(first.slow_ns)} ms are inside the range '{cropped(first.name)}'"
     if finding.kind == causes.QUEUE:
         text = f"{milliseconds(first.slow_ns)} ms pass before {cropped(first.name)} starts"
     if finding.fast is None:

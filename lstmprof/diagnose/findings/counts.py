@@ -159,9 +159,9 @@ _NOUNS = {
     "attention": ("attentions", "fused attentions", "fused attention"),
     "cell": ("cell_ops", "recurrent-cell ops", "recurrent-cell op"),
     "pointwise": ("pointwise", "elementwise ops and reductions", "elementwise op or reduction"),
-    "embedding": ("embeddings", "embedding look-ups", "embedding look-up"),
+    "embedding": ("embeddings", "embedding lookups", "embedding lookup"),
     "copy": ("copies", "copies", "copy"),
-    "memset": ("memsets", "fills of memory", "fill of memory"),
+    "memset": ("memsets", "memsets", "memset"),
 }
 #: Noun of ``tally`` → the words that follow ``mean``, ``median`` or ``longest``, such as
 #: ``computing op``.
@@ -172,7 +172,7 @@ _LASTING = {noun: one for noun, (_, _, one) in _NOUNS.items() if noun != "memset
 _launches = _counted("launch")
 _PER_TIME_STEP = {"ops": _ops, "kernels": _counted("kernel"), "launches": _launches}
 _KERNEL = "persistent recurrent kernel"
-_WAIT = "for a value or the device"
+_WAIT = "for a value or for the device"
 _ALL = (
     *(Quantity(name, text, "", _counted(n), one) for n, (name, text, one) in _NOUNS.items()),
     *(length for noun, text in _LASTING.items() for length in _lengths(noun, text)),

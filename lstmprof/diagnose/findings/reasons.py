@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from lstmprof.breakdown.timings import FAULT_NS
 from lstmprof.diagnose import settings
 from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name
 from lstmprof.events.threads import ASKS
@@ -27,9 +28,6 @@ _ALIKE = 0.1
 #: Threads spin, or wait for each other, if they keep this many more CPUs busy than in the other
 #: run. Chosen by hand.
 _MORE_CPUS = 0.5
-#: Time of a page fault, ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of CPU
-#: time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
-_FAULT_NS = 2_700
 #: Time of one microcode assist for a denormal, ns. Measured on a Xeon (family 6, model 167) beside
 #: seven other processes: each of 2,000,000 products of a denormal takes 69 to 70 ns of CPU time
 #: longer than one of normal numbers.
@@ -198,7 +196,7 @@ def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = _faults(fast), _faults(slow)
     if first is None or second is None:
         return None
-    if not _tells((second - first) * _FAULT_NS, fast, slow):
+    if not _tells((second - first) * FAULT_NS, fast, slow):
         return None
     number = f"{count(second)} page faults per step"
     return Reason("page faults", f"{number} (baseline: {count(first)})")

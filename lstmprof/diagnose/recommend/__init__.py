@@ -236,4 +236,4 @@ def reason_of(diagnosis: Diagnosis) -> str:
     """Return in one line why the slower run is slower, or why the cause is unknown."""
     if diagnosis.dominant is None:
         return diagnosis.outcome.reason
-    return f"{diagnosis.dominant.finding.kind}: {diagnosis.dominant.sentence.rstrip('.')}"
+    return f"{diagnosis.dominant.finding.words}: {diagnosis.dominant.sentence.rstrip('.')}"

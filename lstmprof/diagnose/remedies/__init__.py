@@ -274,9 +274,9 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is no page of a framework other than ``framework``.
+    """Return the first source that is not a page of another framework.
 
-    Return the first source if there is no such source or ``framework`` is unknown.
+    Return the first source if ``framework`` is unknown, or if all are pages of other frameworks.
     """
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))

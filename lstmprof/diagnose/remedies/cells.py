@@ -29,6 +29,7 @@ from lstmprof.diagnose.remedies.rows import (
     Remedy,
     each,
     is_mostly_calls,
+    kernels_and_gaps,
     often,
     series_of_launches,
     times_called,
@@ -37,7 +38,7 @@ from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
-from lstmprof.numbers import count, cropped, quantity
+from lstmprof.numbers import count, cropped
 
 #: Least share of the cells after which a value must be read to match ``values_in_loop``. In a loop
 #: over T time steps, only T - 1 reads are between two cells.
@@ -47,6 +48,8 @@ _LEAST_READ = 0.5
 #: layers. Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
+#: When one call for all time steps is not possible.
+_UNLESS = "unless an input depends on an earlier output"
 #: Name of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
@@ -90,7 +93,9 @@ _COMPILED = {
 }
 #: Measured with torch 2.13 on a CPU, an LSTM of operators with LayerNorm over its gates, eager and
 #: compiled: 3.0 and 9.7 ms (32 units, batch 8), 29.5 and 18.2 ms (128 units, batch 32).
-_ON_TORCH_CPU = "try torch.compile(cell), which took 0.6 and 3 times as long in two tests on a CPU"
+_ON_TORCH_CPU = (
+    "try torch.compile(cell): in two tests on a CPU, the step took 0.6 and 3 times as long"
+)
 #: Rows of (names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128
 #: time steps, 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
 _KERNELS = (
@@ -134,7 +139,7 @@ def layer_in_one_op(f: Finding) -> Match | None:
     if not is_faster and (f.fast is None or f.fast.implementation != row):
         return None
     fix = f"use {word.format(_LAYERS[cell])}: one call runs all time steps of a layer"
-    fix += "" if ours else ", unless each output is the next input"
+    fix += "" if ours else f", {_UNLESS}"
     return Match(layer_in_words(profile), fix=fix, implementation=row if ours else None)
 
 
@@ -153,11 +158,11 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 
 def loop_asks_host(f: Finding) -> Match | None:
-    """Match a compiled while_loop or scan of PyTorch if the host reads a value in each turn."""
+    """Match a compiled while_loop or scan of PyTorch if the host reads a value per iteration."""
     reads = f.slow.seen.read_in_compiled
     if f.slow.device is None or reads < _SERIES:
         return None
-    return Match(f"one call of compiled code reads {count(reads)} values")
+    return Match(f"one call of compiled code reads {count(reads)} values from the GPU")
 
 
 def reference_form(f: Finding) -> Match | None:
@@ -171,7 +176,9 @@ def reference_form(f: Finding) -> Match | None:
     fixes = (fix for pattern, on_cpu, fix in _KERNELS if pattern.search(name)
              and (on_cpu or profile.device is not None))  # fmt: skip
     fix = next(fixes, "")
-    return Match(f"{cropped(name)} calls one op {count(calls)} times", fix=fix) if fix else None
+    return (
+        Match(f"{cropped(name)} calls the same op {count(calls)} times", fix=fix) if fix else None
+    )
 
 
 def one_time_step_per_call(f: Finding) -> Match | None:
@@ -187,8 +194,8 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     row = max(chosen, key=lambda row: row["calls"])
     layer = f"nn.{_LAYERS.get(str(row['cell']).partition('_')[0], 'LSTM')}"
     seen = f"{count(calls)} {row['op']} calls{each(profile)}"
-    seen += ", one time step each" if single else ""
-    fix = f"pass the whole sequence to {layer} in one call, unless each output is the next input"
+    seen += ", each for one time step" if single else ""
+    fix = f"pass the whole sequence to {layer} in one call, {_UNLESS}"
     if not single:
         fix = (
             f"call {layer} once: with the whole sequence if each call is a time step, with one "
@@ -204,7 +211,7 @@ def values_in_loop(f: Finding) -> Match | None:
     read = f.slow.seen.asked_between
     if not read or read < _LEAST_READ * cells:
         return None
-    return Match(f"values are read between cells {often(f.slow, read)}")
+    return Match(f"the host reads a value between two cells {often(f.slow, read)}")
 
 
 def form_of(profile: StepProfile) -> str | None:
@@ -269,7 +276,8 @@ def input_matmuls(f: Finding) -> Match | None:
         return None
     need = "needs" if needed == 1 else "need"
     seen = (
-        f"{count(products)} matmuls per time step, but only {needed} {need} the previous time step"
+        f"{count(products)} matmuls per time step, but only {needed} {need} the result of the "
+        "previous time step"
     )
     return Match(seen)
 
@@ -379,9 +387,8 @@ def small_loop(f: Finding) -> Match | None:
     gaps, times = profile.seen.gaps, max(_loops(profile).values(), default=0.0)
     if saves_ns is None or gaps is None or times < _SERIES:
         return None
-    kernel, gap = quantity(gaps.kernel_ns, "ns"), quantity(gaps.gap_ns, "ns")
-    seen = f"a loop runs {often(profile, times)}: the median kernel takes {kernel}, the median gap "
-    return Match(f"{seen}before a kernel {gap}", saves_ns)
+    seen = f"the body of a loop runs {often(profile, times)}; "
+    return Match(f"{seen}{kernels_and_gaps(gaps)}", saves_ns)
 
 
 def _loops(profile: StepProfile) -> dict[str, float]:
@@ -415,7 +422,7 @@ def gates_apart(f: Finding) -> Match | None:
     if not steps or forward <= steps:
         return None
     return Match(
-        f"{count(steps)} time steps run {count(forward)} matmuls, where one each is enough"
+        f"{count(steps)} time steps run {count(forward)} matmuls, but need only one per time step"
     )
 
 
@@ -436,16 +443,16 @@ def scan_of_pytensor(f: Finding) -> Match | None:
 
 FUSE_THE_CELL = Remedy(
     name="fuse the cell",
-    cause="the cell is no plain LSTM: no framework op runs the whole layer",
-    fix="compile the cell or its loop: torch.compile(cell), tf.function(jit_compile=True), jax.jit",
-    condition="The layer runs as a loop of cells. Each time step also runs a normalisation, "
-    "draws random numbers, or multiplies the state by a vector of weights twice "
-    "(peepholes)",
+    cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
+    fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
+    condition="The layer runs as a loop of cells. Each time step also runs a normalisation, draws "
+    "random numbers, or multiplies the state by a vector of weights twice (peepholes)",
     kinds=(*HOST, *WORK),
     decide=variant_cell,
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
     example=Example(
-        of="an LSTM in operators with nn.LayerNorm over its gates, 12 time steps, PyTorch on a CPU",
+        of="an LSTM written by hand with nn.LayerNorm over its gates, 12 time steps, PyTorch on a "
+        "CPU",
         seen="the cell computes a normalisation once per time step",
     ),
 )
@@ -455,9 +462,8 @@ CUDNN_FOR_JAX = Remedy(
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
     condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
-    "loop's ops contain LSTM; or the loop computes tanh, and none of the names "
-    "mentions another type of cell. No op is a cuDNN layer, and no layer is a Keras "
-    "layer",
+    "loop's ops contain LSTM; or the loop computes tanh, and none of the names mentions another "
+    "type of cell. No op is a cuDNN layer, and no layer is a Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     decide=scanned_layer,
@@ -485,11 +491,10 @@ LAYER_IN_ONE_OP = Remedy(
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A layer runs cell by cell. This is known from the table of implementations (for "
-    "runs of `lstmprof capture`), from ops that compute single cells, or from eight "
-    "or more LSTM cells per step. On a CPU, only PyTorch's layers count, because the "
-    "layer ops of other frameworks were not faster there; GRU and RNN count if dispatch and Python "
-    "take half of the step",
+    condition="A layer runs cell by cell: lstmprof captured an implementation that does so, or an "
+    "op computes single cells, or a step runs eight or more LSTM cells. On a CPU, only PyTorch's "
+    "layers count, because the layer ops of other frameworks were not faster on CPUs. There, GRU "
+    "and RNN count if dispatch and Python take half of the step",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     decide=layer_in_one_op,
@@ -503,10 +508,9 @@ LAYER_IN_ONE_OP = Remedy(
 LAYER_OUTSIDE_COMPILED_CODE = Remedy(
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
-    fix="run nn.LSTM or nn.GRU outside compiled code: torch.compiler.disable, without allow_rnn",
-    condition="One call of compiled code multiplies a state by the weights of all gates eight "
-    "or more times. Shapes must be recorded. On a CPU, only an LSTM in float32 or "
-    "bfloat16 counts",
+    fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn off",
+    condition="One call of compiled code multiplies a state by the weights of all gates eight or "
+    "more times. Shapes must be recorded. On a CPU, only an LSTM in float32 or bfloat16 counts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=unrolled_layer,
@@ -526,9 +530,9 @@ LAYER_OUTSIDE_COMPILED_CODE = Remedy(
 WHOLE_SEQUENCE = Remedy(
     name="whole sequence in one call",
     cause="a recurrent layer is called once per time step",
-    fix="pass the whole sequence to nn.LSTM in one call, unless each output is the next input",
-    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, and each "
-    "call has one time step. If shapes were not recorded, 16 calls are needed. Calls "
+    fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, and each call "
+    "has one time step. If shapes were not recorded, a step must make 16 or more calls. Calls "
     "inside Keras layers do not count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
@@ -537,7 +541,7 @@ WHOLE_SEQUENCE = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
     example=Example(
         of="nn.LSTM called for each of 50 time steps (32 units, batch 8), PyTorch 2.13 on a CPU",
-        seen="50 aten::lstm calls per step, one time step each",
+        seen="50 aten::lstm calls per step, each for one time step",
         gain="15.3 → 2.7 ms per step",
     ),
 )
@@ -546,7 +550,7 @@ INPUTS_AT_ONCE = Remedy(
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
     condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
-    "previous time step. On a CPU, dispatch must also take half of the step",
+    "previous time step. On a CPU, dispatch must also take half of the step or more",
     kinds=(GEMM, LAUNCH, DISPATCH),
     decide=input_matmuls,
     sources=("https://arxiv.org/abs/1604.01946",),
@@ -555,7 +559,7 @@ WHOLE_SCAN = Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="An op Scan (in Theano, also an op named for) runs other operators inside",
+    condition="The op Scan (in Theano: for or do_while) runs; it calls other operators",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
     decide=scan_of_pytensor,
@@ -568,8 +572,8 @@ FUSED_CELL = Remedy(
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="On a GPU: a handwritten cell runs five or more elementwise ops per time step. On "
-    "a CPU: the same, and a faster run with a compiled cell is compared",
+    condition="A handwritten cell runs five or more elementwise ops per time step. On a CPU, the "
+    "faster run must also be one of the implementation torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     decide=separate_gates,
@@ -582,9 +586,8 @@ GATES_TOGETHER = Remedy(
     name="gates together",
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time "
-    "step, and each matmul computes only some of the gates. Dispatch takes a quarter "
-    "of the step or more",
+    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
+    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     decide=gates_apart,
@@ -596,16 +599,16 @@ GATES_TOGETHER = Remedy(
     example=Example(
         of="an LSTM in lax.scan with eight weight matrices over 50 time steps (32 units, batch 8), "
         "JAX 0.10 on a CPU",
-        seen="50 time steps run 400 matmuls, where one each is enough",
+        seen="50 time steps run 400 matmuls, but need only one per time step",
         gain="1.51 → 0.85 ms per step; unroll=5 took 2.06 ms",
     ),
 )
 UNROLL_THE_LOOP = Remedy(
     name="unroll the loop",
     cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
-    fix="give lax.scan a larger body (unroll=4), or run so small a network on a CPU",
-    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or "
-    "more times per step",
+    fix="give lax.scan a larger body (unroll=4), or run a network of this size on a CPU",
+    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or more "
+    "times per step",
     kinds=HOST,
     frameworks=JAX,
     saves="the usual gaps",
@@ -616,16 +619,17 @@ UNROLL_THE_LOOP = Remedy(
         "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
     ),
     example=Example(
-        of="a simulated program: lax.scan over 8 time steps on a GPU",
-        seen="a loop runs 16 times per step: the median kernel takes 3.0 µs, the median gap before "
-        "a kernel 30.0 µs",
+        of="lax.scan over 8 time steps on a GPU (a simulated program)",
+        seen="the body of a loop runs 16 times per step; the median kernel takes 3.0 µs, and the "
+        "median idle gap before a kernel takes 30.0 µs",
     ),
 )
 LOOP_WITHOUT_THE_HOST = Remedy(
     name="loop without the host",
     cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
     fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
-    condition="A GPU runs compiled code, and one call of that code reads eight or more values",
+    condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
+    "one call of that code",
     kinds=(SYNC, *HOST),
     frameworks=TORCH,
     decide=loop_asks_host,
@@ -635,8 +639,8 @@ LOOP_WITHOUT_THE_HOST = Remedy(
         "https://github.com/pytorch/rl/pull/4160",
     ),
     example=Example(
-        of="a simulated program: a compiled while_loop of 16 turns",
-        seen="one call of compiled code reads 17 values",
+        of="a compiled while_loop of 16 iterations (a simulated program)",
+        seen="one call of compiled code reads 17 values from the GPU",
         gain="204 → 11 ms with a CUDA graph in pytorch/rl#4217",
     ),
 )
@@ -645,9 +649,9 @@ PARALLEL_FORM = Remedy(
     cause="a recurrent network that can run all time steps at once runs them one by one",
     fix="install the network's GPU kernels, or use its form that computes all time steps at once",
     condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
-    "minGRU or minLSTM calls one op 32 or more times, and no kernel written for these "
-    "networks ran. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, "
-    "xLSTM, minGRU and minLSTM count",
+    "minGRU or minLSTM calls the same op 32 or more times, and no kernel written for these "
+    "networks ran. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU "
+    "and minLSTM count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=reference_form,
@@ -658,8 +662,8 @@ PARALLEL_FORM = Remedy(
         "https://arxiv.org/abs/2410.01201",
     ),
     example=Example(
-        of="mLSTM time step by time step (64 time steps, 16 units, batch 4), PyTorch 2.13 on a CPU",
-        seen="mLSTMCell calls one op 256 times",
+        of="mLSTM that loops over 64 time steps (16 units, batch 4), PyTorch 2.13 on a CPU",
+        seen="mLSTMCell calls the same op 256 times",
         gain="38.5 → 0.4 ms per step with the parallel form",
     ),
 )

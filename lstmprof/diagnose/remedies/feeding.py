@@ -29,14 +29,16 @@ _HAND_OVER_NS = 1_000_000
 
 def loader(f: Finding) -> Match | None:
     """Match a wait for PyTorch's DataLoader that another number of workers can shorten."""
-    seen = f"the input takes {in_ms(f.slow, f.slow_ns)}"
+    seen = f"getting the input takes {in_ms(f.slow, f.slow_ns)}"
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
         if f.slow_ns <= _HAND_OVER_NS:
-            fix = "use num_workers=0: passing a batch between processes takes about as long"
+            fix = "use num_workers=0: passing a batch between processes takes as long as this wait"
             return Match(seen, fix=fix, cause=cause)
-        fix = "try more workers, less work per sample, and num_workers=0 (passing batches between "
-        return Match(seen, fix=f"{fix}processes also takes time)", cause=cause)
+        fix = (
+            "try more workers, or less work per sample; also try num_workers=0, because passing a "
+        )
+        return Match(seen, fix=f"{fix}batch between processes takes time", cause=cause)
     if not times_called(f.slow, _SINGLE_LOADER) or f.slow_ns <= _HAND_OVER_NS:
         return None
     pinned = " and pin_memory=True" if f.slow.device is not None else ""
@@ -50,7 +52,7 @@ def dataset(f: Finding) -> Match | None:
         return None
     fix = ""
     if times_called(f.slow, _PREFETCH):
-        fix = "make the dataset faster: map(…, num_parallel_calls=tf.data.AUTOTUNE), cache()"
+        fix = "make the dataset faster: map(…, num_parallel_calls=tf.data.AUTOTUNE) or cache()"
     return Match("", f.slow_ns, fix)
 
 
@@ -70,9 +72,9 @@ WORKERS = Remedy(
     name="workers",
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The DataLoader takes more than 1 ms per step, which is about the time that a "
-    "worker process needs to hand over a batch; or the DataLoader already has worker "
-    "processes",
+    condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
+    "process needs about 1 ms to hand over a batch). Or the DataLoader has worker processes, and "
+    "the step still waits for it; the fix is then another number of workers",
     kinds=(INPUT,),
     frameworks=TORCH,
     saves="the time of the input, if the DataLoader has no workers. Otherwise unknown",
@@ -80,7 +82,7 @@ WORKERS = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
     example=Example(
         of="a ResNet-50 of PyTorch on a V100, whose DataLoader has no workers",
-        seen="the input takes 95.5 ms per step",
+        seen="getting the input takes 95.5 ms per step",
     ),
 )
 PREFETCH = Remedy(
@@ -98,8 +100,8 @@ INPUT_BESIDE = Remedy(
     name="input beside the step",
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
-    condition="The step has an input phase, and no known loader runs. Captures of built-in "
-    "implementations do not count",
+    condition="The step has an input phase, such as a range named input, and neither DataLoader "
+    "nor tf.data runs. Captures of built-in implementations do not count",
     kinds=(INPUT,),
     saves="the time of the input",
     decide=own_input,

@@ -78,7 +78,7 @@ _KERAS_LAYER = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/(?:.*/)?while/")
 def keras_without_cudnn(f: Finding) -> Match | None:
     """Match a Keras layer on a GPU with options that cuDNN cannot compute."""
     unmet = unmet_by_keras(f.slow)
-    return Match(fix=f"set {listed(unmet)}, as cuDNN needs") if unmet else None
+    return Match(fix=f"set {listed(unmet)}: cuDNN needs this") if unmet else None
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
@@ -178,7 +178,7 @@ def masked(f: Finding) -> Match | None:
     counted = times >= _TIME_STEPS
     if not (counted or masks_seen_going_in(f.slow)) or _in_one_op(f.slow):
         return None
-    parts = [f"the mask is applied {often(f.slow, times)}"] if counted else []
+    parts = [f"the layer applies the mask {often(f.slow, times)}"] if counted else []
     if f.slow.framework in TENSORFLOW:
         side = {"front": "at the front", "behind": "at the end"}.get(f.slow.info.padding or "")
         parts += [f"sequences are padded {side}"] if side else []
@@ -200,7 +200,9 @@ def standard_loop(f: Finding) -> Match | None:
         return None
     if unmet_by_keras(profile) or is_masked(profile):
         return None
-    return Match("no layer option explains this; a stateful layer or a loop around the layer may")
+    return Match(
+        "no option of the layer explains this; a stateful layer or a loop around the layer may"
+    )
 
 
 def own_loop(f: Finding) -> Match | None:
@@ -223,12 +225,12 @@ def own_loop(f: Finding) -> Match | None:
         return None
     if on_torch:
         return Match(
-            f"{_version(profile)} did not use cuDNN: Keras before 3.10 cannot, and some later "
-            "versions fail to",
+            f"{_version(profile)} did not use cuDNN: Keras before 3.10 cannot use it, and some "
+            "later versions fail to",
             fix="upgrade Keras, or use torch.nn.LSTM",
         )
     return Match(
-        f"{_version(profile)} did not use cuDNN: Keras before 3.14 cannot",
+        f"{_version(profile)} did not use cuDNN: Keras before 3.14 cannot use it",
         fix="upgrade Keras to 3.14 or later, or call jax.experimental.rnn.lstm",
     )
 
@@ -241,10 +243,10 @@ def _version(profile: StepProfile) -> str:
 
 KERAS_ON_CUDNN = Remedy(
     name="Keras on cuDNN",
-    cause="an option of the Keras layer keeps it off cuDNN",
+    cause="an option of the Keras layer rules out cuDNN",
     fix="set activation='tanh', recurrent_activation='sigmoid', recurrent_dropout=0, unroll=False",
-    condition="A Keras cell runs on a GPU, and the names of its ops show an option that cuDNN "
-    "lacks",
+    condition="A Keras cell runs on a GPU, and the names of its ops show an option that cuDNN does "
+    "not support",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX),
     decide=keras_without_cudnn,
@@ -259,9 +261,9 @@ PAD_AT_THE_END = Remedy(
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
     condition="The loop of a recurrent layer selects values by a mask eight or more times per "
-    "step; or `lstmprof run` saw padded sequences enter a Keras model that masks its "
-    "input and runs cell by cell. No op runs a whole layer. In PyTorch, the Python "
-    "frames must show Keras layers",
+    "step; in PyTorch, the recorded Python frames must show Keras layers. Or `lstmprof run` saw "
+    "padded sequences enter a Keras model that masks its input and runs cell by cell. In both "
+    "cases, no op runs a whole layer",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     decide=masked,
@@ -272,15 +274,15 @@ PAD_AT_THE_END = Remedy(
     ),
     example=Example(
         of="a text classifier of Keras 3.15 on TensorFlow 2.21, on a CPU, 20 time steps",
-        seen="the mask is applied 60 times per step",
+        seen="the layer applies the mask 60 times per step",
     ),
 )
 KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
-    cause="Keras runs its standard loop on the GPU instead of cuDNN",
-    fix="set use_cudnn=True (Keras 3): the error message then names what keeps the layer off cuDNN",
+    cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
+    fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
     condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm. The "
-    "profile shows no cuDNN layer op, no mask and no option that cuDNN lacks",
+    "profile shows no cuDNN layer op, no mask and no option that cuDNN does not support",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     decide=standard_loop,
@@ -292,11 +294,11 @@ KERAS_OUT_OF_ITS_LOOP = Remedy(
 )
 UPGRADE_KERAS = Remedy(
     name="a layer op for Keras",
-    cause="Keras runs its own loop over the time steps",
-    fix="upgrade Keras, or use torch.nn.LSTM or jax.experimental.rnn.lstm",
-    condition="The step runs Keras's own layers. lstmprof recognises these layers by their "
-    "Python frames (PyTorch) or by their scope (JAX on a GPU). No op runs a whole "
-    "layer, and no option of a layer rules out such an op",
+    cause="Keras runs the layer as a loop over time steps, not in one op",
+    fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
+    condition="The step runs a recurrent layer of Keras. lstmprof recognises the layer by its "
+    "Python frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, and "
+    "no mask or option rules out such an op",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     decide=own_loop,
@@ -308,7 +310,7 @@ UPGRADE_KERAS = Remedy(
         "https://github.com/keras-team/keras/pull/22399",
     ),
     example=Example(
-        of="keras.layers.LSTM of Keras 3.15 on PyTorch 2.13, on a CPU, with Python stacks",
+        of="keras.layers.LSTM of Keras 3.15 on PyTorch 2.13, on a CPU, with recorded Python frames",
         seen="Keras on PyTorch has no one-op layer on a CPU",
     ),
 )

@@ -26,12 +26,13 @@ from lstmprof.diagnose.remedies.rows import (
     in_ms,
     is_compiled,
     is_retraced,
+    kernels_and_gaps,
     series_of_launches,
     times_called,
 )
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.implementations import LOOP
-from lstmprof.numbers import count, listed, number_of, quantity
+from lstmprof.numbers import count, listed, number_of
 
 #: The category of kernels whose work does not depend on the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
@@ -53,7 +54,7 @@ _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
 _CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
 _XLA = "tf.function(jit_compile=True)"
 _XLA_OF_KERAS = "model.compile(jit_compile=True)"
-_UNROLL = "set unroll=True of the layer: time steps then run without a loop"
+_UNROLL = "set unroll=True of the Keras layer: its time steps then run without a loop"
 
 
 def cuda_graph(f: Finding) -> Match | None:
@@ -74,7 +75,7 @@ def cuda_graph(f: Finding) -> Match | None:
     fix = "replay the step as one CUDA graph (capture --cuda-graph)" if ours else ""
     if reads:
         names = listed(sorted(fact.name for fact in reads))
-        fix = f"take {names} out of the step, then replay the step as a CUDA graph: {_GRAPH}"
+        fix = f"move {names} out of the step, then replay the step as a CUDA graph: {_GRAPH}"
     return Match(seen, saves, fix)
 
 
@@ -113,7 +114,9 @@ def unfused(f: Finding) -> Match | None:
         return None
     if f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
         return None
-    return Match(f"{count(number)} elementwise kernels{each(f.slow)}, none of them compiled", ns)
+    return Match(
+        f"{count(number)} elementwise kernels{each(f.slow)}, none of them made by a compiler", ns
+    )
 
 
 def fused_optimizer(f: Finding) -> Match | None:
@@ -196,8 +199,7 @@ def larger_batch(f: Finding) -> Match | None:
     gaps = f.slow.seen.gaps
     if gaps is None or series_of_launches(f) is None or f.slow.seen.graph:
         return None
-    kernel, gap = quantity(gaps.kernel_ns, "ns"), quantity(gaps.gap_ns, "ns")
-    return Match(f"the median kernel takes {kernel}, the median gap before a kernel {gap}")
+    return Match(kernels_and_gaps(gaps))
 
 
 def fill_the_device(f: Finding) -> Match | None:
@@ -210,8 +212,8 @@ def fill_the_device(f: Finding) -> Match | None:
         return None
     blocks = number_of(max(s.blocks for s in small), "thread block", "thread blocks")
     return Match(
-        f"kernels of at most {blocks} on {small[0].multiprocessors} multiprocessors take "
-        f"{in_ms(f.slow, ns)}"
+        f"kernels of at most {blocks} take {in_ms(f.slow, ns)}; the GPU has "
+        f"{small[0].multiprocessors} multiprocessors"
     )
 
 
@@ -220,9 +222,10 @@ CUDA_GRAPH = Remedy(
     cause="the GPU waits for each kernel launch",
     fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
     condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). The "
-    "step replays no graph, reads no size of a result, traces nothing, and runs no "
-    "CTC loss and no communication. Its shapes and sequence lengths are constant. If "
-    "the step reads values, it has ten or more launches per read",
+    "step does not replay a graph already, traces nothing, and runs no CTC loss, no communication "
+    "and no op whose result size depends on the data (aten::nonzero). Its shapes and sequence "
+    "lengths are constant. If the host reads values of tensors in the step, the step makes at "
+    "least ten times as many launches as reads",
     kinds=HOST,
     frameworks=TORCH,
     saves="the usual gaps",
@@ -237,9 +240,9 @@ XLA = Remedy(
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"compile the function with XLA: {_XLA}",
-    condition="On a GPU, for captures of lstmprof: XLA can compile this implementation and did "
-    "not. On a GPU, for other profiles: XLA refuses none of the ops, nothing was "
-    "compiled or traced, and the GPU waits for launches. On a CPU: a Keras layer runs "
+    condition="For a run of `lstmprof capture` on a GPU: XLA can compile this implementation, and "
+    "the run did not use XLA. For another profile on a GPU: XLA can compile all of the ops, "
+    "nothing was compiled or traced, and the GPU waits for launches. On a CPU: a Keras layer runs "
     "its own loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
@@ -252,7 +255,7 @@ TORCH_COMPILE = Remedy(
     cause="many small elementwise kernels are launched one by one",
     fix="fuse small elementwise kernels with torch.compile",
     condition="The GPU waits for launches. At least half of the kernels are elementwise, and no "
-    "kernel comes from a compiler",
+    "kernel comes from a compiler such as Triton or XLA",
     kinds=HOST,
     frameworks=TORCH,
     saves="the time of the usual gaps, times the share of elementwise kernels",
@@ -268,8 +271,8 @@ FUSE_ELEMENTWISE = Remedy(
     cause="each elementwise op reads its inputs from memory and writes its result there",
     fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
     condition="A GPU runs ten or more elementwise kernels per step, and these kernels take at "
-    "least half of the elementwise time. No kernel comes from a compiler, and nothing "
-    "is traced",
+    "least half of the elementwise time. No kernel comes from a compiler such as Triton or XLA, "
+    "and no step traces a function",
     kinds=(MEMORY,),
     frameworks=TORCH,
     saves="the time of these kernels",
@@ -277,17 +280,17 @@ FUSE_ELEMENTWISE = Remedy(
     decide=unfused,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
-        of="a simulated program: 12 elementwise ops in a row",
-        seen="12 elementwise kernels per step, none of them compiled",
+        of="12 elementwise ops in a row (a simulated program)",
+        seen="12 elementwise kernels per step, none of them made by a compiler",
     ),
 )
 FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer is the largest part of the step; or the GPU waits for launches, "
-    "and the optimizer launches ten or more kernels per step. The optimizer has a "
-    "fused form, and the step does not use it",
+    condition="The optimizer takes at least half of a kind of time, such as elementwise; or the "
+    "GPU waits for launches, and the optimizer launches ten or more kernels per step. In both "
+    "cases, the optimizer has a fused form that the step does not use",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     saves="the time of the optimizer",
@@ -311,17 +314,18 @@ LARGER_BATCH = Remedy(
     sources=("https://github.com/keras-team/keras/issues/8885",),
     example=Example(
         of="a small BERT of PyTorch on an MI300",
-        seen="the median kernel takes 4.8 µs, the median gap before a kernel 40.5 µs",
+        seen="the median kernel takes 4.8 µs, and the median idle gap before a kernel takes 40.5 "
+        "µs",
     ),
 )
 FILL_THE_DEVICE = Remedy(
     name="fill the GPU",
-    cause="kernels are too small for the GPU: they leave half of it idle",
-    fix="use a larger batch: it may fill the idle half of the GPU",
-    condition="A single run spends half of its time in small kernels. A kernel is small if it "
-    "has at most half as many thread blocks as the GPU has multiprocessors, and the "
-    "profile must record both numbers. Persistent kernels and kernels of the "
-    "optimizer do not count",
+    cause="kernels are too small: they leave half of the GPU's multiprocessors idle",
+    fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
+    condition="The run is not compared with another run. Small kernels take at least half of its "
+    "matmul time or of its elementwise time. A kernel is small if it has at most half as many "
+    "thread blocks as the GPU has multiprocessors; the profile must record both numbers. "
+    "Persistent kernels and kernels of the optimizer do not count",
     kinds=WORK,
     decide=fill_the_device,
     sources=(

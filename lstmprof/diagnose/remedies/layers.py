@@ -171,17 +171,19 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
     runs = [run for run in on.passes if run.standard]
     refused = [run for run in runs if run.refused]
     ways = listed([run.way for run in refused or runs])
-    seen = f"cuDNN's standard kernels ran in the {ways} pass ({on.words})"
+    seen = f"cuDNN ran its standard kernels in the {ways} pass ({on.words})"
     if refused:
         other = ", or float16, which has persistent kernels" if on.layer.dtype == BFLOAT16 else ""
-        seen += f", although PyTorch asked for {refused[0].asked.algorithm}"
+        seen += f", although PyTorch requested {refused[0].asked.algorithm}"
         return Match(seen, layer_ns, fix=f"try another version of cuDNN{other}")
     needs = _needs(runs, on.layer.hidden or 0)
     return Match(seen, layer_ns, fix=f"{_MEET}: {needs}") if needs else None
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes with which cuDNN would run persistent kernels; empty if none would.
+    """Return the fewest changes to the layer after which cuDNN would run persistent kernels.
+
+    The text is empty if no changes are known.
 
     cuDNN has two kinds: ``STATIC``, and ``SMALL_H`` for few hidden units.
     """
@@ -202,7 +204,9 @@ def layer_on_miopen(f: Finding) -> Match | None:
     kernels = max((row["kernels_per_time_step"] or 0 for row in rows), default=0)
     if 0 < kernels < 1:
         return None
-    launches = f"launches {count(kernels)} kernels per time step" if kernels else "runs the layer"
+    launches = (
+        f"launches {count(kernels)} kernels per time step" if kernels else "computes the layer"
+    )
     return Match(f"aten::miopen_rnn {launches}")
 
 
@@ -213,10 +217,10 @@ def weights_apart(f: Finding) -> Match | None:
         return None
     fix = ""
     if copies[0].within == _MIOPEN:
-        fix = "make fewer, longer calls: PyTorch copies the weights on every call of MIOpen"
+        fix = "make fewer, longer calls of the layer: on MIOpen, each call copies the weights"
     elif f.slow.seen.flattens:
-        fix = "give every layer its own weights, of one type: else flatten_parameters() skips it"
-    seen = f"{copies[0].within} copies weights {often_in_all(f.slow, copies)}"
+        fix = "give each layer its own weights of one type: flatten_parameters() skips others"
+    seen = f"{copies[0].within} copies its weights {often_in_all(f.slow, copies)}"
     return Match(seen, total(copies), fix)
 
 
@@ -225,7 +229,7 @@ def weights_cast(f: Finding) -> Match | None:
     casts = _of_weights(f, f.slow.seen.recast)
     if not casts:
         return None
-    return Match(f"{casts[0].within} casts {often_in_all(f.slow, casts)}", total(casts))
+    return Match(f"{casts[0].within} casts its weights {often_in_all(f.slow, casts)}", total(casts))
 
 
 def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
@@ -238,8 +242,8 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
     if f.slow.device is None or not rows:
         return None
     row = max(rows, key=lambda row: row["calls"] or 0)
-    steps = f"each of {count(row['time_steps'])} time steps of " if row["time_steps"] else ""
-    return Match(f"{steps}{row['op']} runs op by op")
+    steps = f" its {count(row['time_steps'])} time steps" if row["time_steps"] else ""
+    return Match(f"{row['op']} runs{steps} op by op")
 
 
 def _of_weights(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
@@ -258,12 +262,11 @@ def _of_weights(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
 PERSISTENT_KERNELS = Remedy(
     name="persistent kernels",
     cause="cuDNN runs its standard kernels instead of the faster persistent ones",
-    fix=f"{_MEET}: they need certain batches, hidden units and element types",
-    condition="cuDNN ran its standard kernels in the forward or the backward pass. The names of "
-    "the kernels show which kind ran. If the names are unknown, lstmprof checks "
-    "PyTorch's conditions for persistent kernels, and one condition fails: element "
-    "type, hidden units, inputs, batch, time steps, layers, directions, packing, "
-    "projection or device",
+    fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
+    condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
+    "the backward pass. If the names are unknown, one of PyTorch's conditions for persistent "
+    "kernels must fail: on the element type, hidden units, inputs, batch, time steps, layers, "
+    "directions, packing, projection or device",
     kinds=(GEMM, MEMORY, LAUNCH),
     saves="the time of the layer's kernels; if the kernels are unknown, the time of their launches",
     frameworks=TORCH,
@@ -279,10 +282,10 @@ PERSISTENT_KERNELS = Remedy(
 MIOPEN_LAYER = Remedy(
     name="cells instead of MIOpen",
     cause="MIOpen runs the layer one time step at a time",
-    fix="try torch.backends.cudnn.enabled = False (PyTorch's own cells), or a CUDA graph of the "
-    "step",
-    condition="The op miopen_rnn runs on a GPU. If its kernels are known, it runs one or more "
-    "kernels per time step",
+    fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
+    "graph",
+    condition="The op miopen_rnn runs on a GPU. If the profile shows which kernels the op "
+    "launches, they are one or more per time step",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=layer_on_miopen,
@@ -295,10 +298,9 @@ FLATTEN_PARAMETERS = Remedy(
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, and none of "
-    "these copies makes input contiguous. If the profile shows that "
-    "flatten_parameters ran without copying (no _cudnn_rnn_flatten_weight), some "
-    "weights are shared or differ in type",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies; copies that make "
+    "the input contiguous do not count. If flatten_parameters() ran but copied nothing (no op "
+    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type, and the fix says so",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these copies",
@@ -311,8 +313,8 @@ FLATTEN_PARAMETERS = Remedy(
         "https://github.com/pytorch/pytorch/issues/3751",
     ),
     example=Example(
-        of="a simulated program: nn.LSTM on cuDNN with eight weights apart",
-        seen="aten::_cudnn_rnn copies weights 8 times per step",
+        of="nn.LSTM on cuDNN with eight separate weight arrays (a simulated program)",
+        seen="aten::_cudnn_rnn copies its weights 8 times per step",
     ),
 )
 FLATTEN_ONCE = Remedy(
@@ -325,21 +327,20 @@ FLATTEN_ONCE = Remedy(
     saves="the time of these copies",
     decide=from_facts(
         lambda f: [h for h in f.slow.seen.weights if h.within == _FLATTENS],
-        "weights are copied {times}",
+        "flatten_parameters() makes copies {times}",
     ),
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
     example=Example(
-        of="a simulated program: flatten_parameters() in every forward pass",
-        seen="weights are copied 8 times per step",
+        of="flatten_parameters() in every forward pass (a simulated program)",
+        seen="flatten_parameters() makes copies 8 times per step",
     ),
 )
 CAST_WEIGHTS_ONCE = Remedy(
     name="cast the layer's weights once",
     cause="autocast casts the weights of the layer on every call",
     fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
-    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's "
-    "op. In these layers autocast always casts to float16, even if it casts other ops "
-    "to bfloat16",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op. "
+    "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
     kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these casts",
@@ -349,17 +350,17 @@ CAST_WEIGHTS_ONCE = Remedy(
         "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
     ),
     example=Example(
-        of="a simulated program: nn.LSTM under autocast on cuDNN",
-        seen="aten::_cudnn_rnn casts 8 times per step",
+        of="nn.LSTM under autocast on cuDNN (a simulated program)",
+        seen="aten::_cudnn_rnn casts its weights 8 times per step",
     ),
 )
 BFLOAT16_ON_CUDNN = Remedy(
     name="bfloat16 on cuDNN",
-    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no "
-    "layer op",
+    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
+    "op",
     fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
-    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no "
-    "cuDNN or MIOpen op inside the layer",
+    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
+    "or MIOpen op inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     decide=in_bfloat16_off_cudnn,
@@ -368,7 +369,7 @@ BFLOAT16_ON_CUDNN = Remedy(
         "https://github.com/pytorch/pytorch/issues/116925",
     ),
     example=Example(
-        of="a simulated program: nn.LSTM in bfloat16 without cuDNN",
-        seen="each of 10 time steps of aten::lstm runs op by op",
+        of="nn.LSTM in bfloat16 without cuDNN (a simulated program)",
+        seen="aten::lstm runs its 10 time steps op by op",
     ),
 )

@@ -64,15 +64,15 @@ def denormals(f: Finding) -> Match | None:
         return None
     if (settings.denormals(f.fast.info), settings.denormals(f.slow.info)) != ("flushed", "kept"):
         return None
-    return Match(f"{labels(f.fast, f.slow)[0]} flushed denormals to zero, this run did not")
+    return Match(f"{labels(f.fast, f.slow)[0]} flushed denormals to zero; this run kept them")
 
 
 def _slowing(slow: Slow) -> str:
     fast_each, slow_each = quantity(slow.fast_ns, "ns"), quantity(slow.slow_ns, "ns")
     if slow.whole:
-        return f"{slow.name} takes {slow_each}, but the forward pass only {fast_each}"
-    places = f"{fast_each} at one place of every step and {slow_each} at another"
-    return f"{slow.name} of one shape takes {places}"
+        return f"{slow.name} takes {slow_each}, but the forward pass takes only {fast_each}"
+    parts = f"{fast_each} in one part of every step, and {slow_each} in another part"
+    return f"{slow.name} of one shape takes {parts}"
 
 
 def crowded(f: Finding) -> Match | None:
@@ -113,8 +113,10 @@ def debugging(f: Finding) -> Match | None:
     if launches:
         seen = f"{count(launches)} launches{each(profile)} return only after their kernel has ended"
         saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
-        cause = "each launch waits for its kernel, as CUDA_LAUNCH_BLOCKING=1 makes it do"
-        return Match(seen, saves_ns, "unset CUDA_LAUNCH_BLOCKING, and run no debugger", cause)
+        cause = "each launch call waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
+        return Match(
+            seen, saves_ns, "unset CUDA_LAUNCH_BLOCKING, and run without a debugger", cause
+        )
     if not found or (profile.device is None and found[0].startswith("CUDA")):
         return None
     return Match(f"{listed(found)} {'is' if len(found) == 1 else 'are'} set")
@@ -126,8 +128,8 @@ def undetached(f: Finding) -> Match | None:
     if grown is None or f.slow.implementation:
         return None
     return Match(
-        f"the backward pass has {count(grown[0])} nodes in the first profiled step and "
-        f"{count(grown[1])} in the last"
+        f"the backward pass has {count(grown[0])} autograd nodes in the first profiled step and "
+        f"{count(grown[1])} in the last step"
     )
 
 
@@ -135,8 +137,8 @@ DETACH_THE_STATE = Remedy(
     name="detach the state",
     cause="each step's backward pass goes through all earlier batches",
     fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
-    condition="The backward pass grows by the same number of nodes in each of four or more "
-    "steps, although the forward pass has the same layers in all of these steps",
+    condition="In each of four or more steps, the backward pass grows by about the same number of "
+    "autograd nodes, although the forward pass stays the same",
     kinds=(*HOST, *WORK, causes.COPY),
     frameworks=TORCH,
     first=True,
@@ -147,8 +149,9 @@ DETACH_THE_STATE = Remedy(
     ),
     example=Example(
         of="nn.LSTM whose state is kept from batch to batch, PyTorch 2.13 on a CPU",
-        seen="the backward pass has 44 nodes in the first profiled step and 84 in the last",
-        gain="1.7 → 0.3 ms of matmuls after eight steps",
+        seen="the backward pass has 44 autograd nodes in the first profiled step and 84 in the "
+        "last step",
+        gain="1.7 → 0.3 ms of matmuls per step, after eight steps",
     ),
 )
 NO_ANOMALY_MODE = Remedy(
@@ -170,14 +173,14 @@ NO_ANOMALY_MODE = Remedy(
 NO_DEBUGGING = Remedy(
     name="no debugging settings",
     cause="a setting for debugging is on",
-    fix="unset the debugging variable for training",
-    condition="Launches wait for their kernels: 95 % or more of ten or more launches return "
-    "only after their kernel has ended. Or run.json lists one of these environment "
+    fix="unset the environment variable for debugging when you train",
+    condition="Launch calls wait for their kernels: the profile has ten or more of them, and 95 % "
+    "or more return only after their kernel has ended. Or run.json lists one of these environment "
     "variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, PYTHONDEVMODE, "
     "PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
     kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
-    saves="if launches wait for their kernels: the GPU's busy time or its idle time, "
-    "whichever is shorter. Otherwise unknown",
+    saves="if launches wait for their kernels: the GPU's busy time or its idle time, whichever is "
+    "shorter. Otherwise unknown",
     of_several=True,
     decide=debugging,
     sources=(
@@ -185,7 +188,7 @@ NO_DEBUGGING = Remedy(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     ),
     example=Example(
-        of="a simulated program: launches that wait for their kernels",
+        of="launch calls that wait for their kernels (a simulated program)",
         seen="22 launches per step return only after their kernel has ended",
     ),
 )
@@ -193,14 +196,15 @@ FLUSH_DENORMALS = Remedy(
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="In one run on a CPU: the median matmul of one shape takes eight times as long at "
-    "one place of every step as at another place; or the backward op of a layer takes "
-    "eight times as long as its forward op, and the forward op takes 10 ms or more. "
-    "In two runs that are compared: only the faster run flushed denormals",
+    condition="A CPU runs the step. lstmprof divides the matmuls of one shape in a step into ten "
+    "groups, in the order in which they run: in every step, the matmuls of one group take at "
+    "least eight times as long as those of another (medians). Or the backward op of a layer takes "
+    "at least eight times as long as its forward op, which takes 10 ms or more. Or two runs are "
+    "compared, and only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
-    saves="for one run, the time that the slow matmuls take beyond the fast matmuls. For "
-    "two runs: unknown",
+    saves="for one run, the time that the slow matmuls take beyond the fast matmuls. For two runs: "
+    "unknown",
     decide=denormals,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
@@ -210,15 +214,17 @@ FLUSH_DENORMALS = Remedy(
     ),
     example=Example(
         of="an LSTM written by hand with small weights over 160 time steps, PyTorch 2.13 on a CPU",
-        seen="aten::mm of one shape takes 6.0 µs at one place of every step and 331.6 µs at "
-        "another",
+        seen="aten::mm of one shape takes 6.0 µs in one part of every step, and 331.6 µs in "
+        "another part",
     ),
 )
 NO_GRADIENT_HOOKS = Remedy(
     name="no gradient hooks",
-    cause="gradient hooks run extra ops in the backward pass",
+    cause="hooks run additional ops in the backward pass",
     fix="remove the hooks (register_hook), or inspect gradients only once in many steps",
-    condition="Autograd runs ops for a node of the backward pass before the node itself runs",
+    condition="Autograd runs other ops before a node of the backward pass (hooks of tensors) or "
+    "after it (hooks of modules and parameters). Distributed training does not count: it uses such "
+    "hooks",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
     saves="the time of the ops in the hooks, without the Python code between these ops",
@@ -238,8 +244,8 @@ COMPUTE_ONCE = Remedy(
     name="compute once",
     cause="the backward pass computes the forward pass again (checkpointing)",
     fix="call the layer without torch.utils.checkpoint, if memory allows",
-    condition="Nodes of the backward pass run ops of a forward pass (aten::lstm, lstm_cell, "
-    "linear …)",
+    condition="Nodes of the backward pass run ops of a forward pass (aten::lstm, lstm_cell, linear "
+    "…)",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the backward nodes that run these ops, with the Python code around the ops",
@@ -280,9 +286,9 @@ NO_TORCHSCRIPT = Remedy(
 )
 LEAVE_UNFILLED = Remedy(
     name="leave memory unfilled",
-    cause="deterministic algorithms fill each new tensor with a value before it is written",
+    cause="PyTorch's deterministic mode fills each new tensor before the tensor is written",
     fix="turn filling off: torch.utils.deterministic.fill_uninitialized_memory = False",
-    condition="Ops that allocate memory call fill_",
+    condition="Ops that allocate a tensor without a value (aten::empty) call aten::fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     saves="the time of filling",
@@ -291,11 +297,11 @@ LEAVE_UNFILLED = Remedy(
 )
 AS_MANY_THREADS = Remedy(
     name="as many threads as CPUs",
-    cause="threads take each other's CPU time",
+    cause="there are more threads than CPUs, or threads wait for each other",
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
-    condition="run.json lists more threads than CPUs. For two runs: the same calls take longer "
-    "in the slower run, although more CPUs are busy",
+    condition="A CPU runs the step, and run.json lists more threads than CPUs. For two compared "
+    "runs: the same calls take longer in the slower run, although it keeps more CPUs busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     decide=crowded,
     sources=(
@@ -305,7 +311,7 @@ AS_MANY_THREADS = Remedy(
 )
 FASTER_SETTINGS = Remedy(
     name="settings of the faster run",
-    cause="the same calls take longer under other settings",
+    cause="the same calls take longer with other settings than those of the faster run",
     fix="use the settings of the faster run",
     condition="The two runs differ in a setting, and the same calls take longer in the slower run",
     kinds=(causes.SLOWER,),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.seen import Fact
+from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
-from lstmprof.numbers import count, cropped, milliseconds, times_a_step
+from lstmprof.numbers import count, cropped, milliseconds, quantity, times_a_step
 
 #: Kinds of time that several rows have in common: ``HOST`` is time in which a device waits for its
 #: host, ``WORK`` is time in which work is done.
@@ -92,12 +92,12 @@ class Remedy:
 
 
 def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:
-    """Return a ``decide`` that matches if ``pick`` returns facts; the fix saves all their time.
+    """Return a function for ``Remedy.decide``, which matches if ``pick`` returns facts.
 
-    ``seen`` is a template of the evidence. ``{name}`` and ``{within}`` are fields of the first
-    fact; ``{names}`` adds "and other ops" if there are several facts. For all facts together,
-    ``{n}`` is the number of calls, ``{times}`` the same as ``40 times per step``, ``{ms}`` the
-    time, and ``{cost}`` both.
+    The fix saves at most the time of all these facts. ``seen`` is a template of the evidence.
+    ``{name}`` and ``{within}`` are fields of the first fact; ``{names}`` adds "and other ops" if
+    there are several facts. For all facts together, ``{n}`` is the number of calls, ``{times}`` the
+    same as ``40 times per step``, ``{ms}`` the time, and ``{cost}`` both.
     """
 
     def decide(f: Finding) -> Match | None:
@@ -175,6 +175,12 @@ def is_mostly_calls(profile: StepProfile) -> bool:
     kinds = causes.by_kind(profile, causes.comparison_of(profile))
     calling_ns = sum(total_ns(kinds[kind]) for kind in (causes.DISPATCH, causes.PYTHON))
     return 2 * calling_ns >= profile.length_ns
+
+
+def kernels_and_gaps(gaps: Gaps) -> str:
+    """Return a clause with the median kernel and the median idle gap before a kernel."""
+    kernel, gap = quantity(gaps.kernel_ns, "ns"), quantity(gaps.gap_ns, "ns")
+    return f"the median kernel takes {kernel}, and the median idle gap before a kernel takes {gap}"
 
 
 def is_compiled(profile: StepProfile) -> bool:

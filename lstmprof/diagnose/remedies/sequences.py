@@ -35,7 +35,7 @@ _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_b
 #: Least number of backward ops of indexing (x[t]) per step, on tensors of one shape, that count as
 #: a loop. The second number is for profiles without recorded shapes. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
-_PAD_ALL = "pad the sequences to one length (pad_sequence) and call the layer once for all"
+_PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all of them"
 
 
 def indexed_time_steps(f: Finding) -> Match | None:
@@ -60,22 +60,22 @@ def one_by_one(f: Finding) -> Match | None:
     calls = f.slow.seen.one_by_one
     if not calls:
         return None
-    seen = f"{calls[0].name} runs {often(f.slow, calls[0].count)} for one sequence each"
-    packed = f"{_PAD_ALL}, packed (pack_padded_sequence)" if f.slow.runs_on == "cuda" else ""
+    seen = f"{calls[0].name} runs {often(f.slow, calls[0].count)}, each time for one sequence"
+    packed = f"{_PAD_ALL}, with pack_padded_sequence" if f.slow.runs_on == "cuda" else ""
     return Match(seen, total(calls), fix=packed)
 
 
 UNBIND = Remedy(
     name="unbind before the loop",
-    cause="x[t] in the loop makes the backward pass write the whole sequence in every time step",
+    cause="for each x[t] in the loop, the backward pass writes a gradient as large as the sequence",
     fix="iterate over x.unbind(0) instead of indexing x[t]",
-    condition="The backward op of indexing (select_backward) runs once per time step; or eight "
-    "times per step on tensors of one shape; or 16 times per step if shapes were not "
-    "recorded",
+    condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
+    "network. If the number of time steps is unknown, a training step must run the op eight or "
+    "more times on tensors of one shape, or 16 or more times if shapes were not recorded",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the time of the backward passes of indexing, of the addition of their gradients, "
-    "and of the indexing itself",
+    saves="the time of the backward passes of indexing, of the addition of their gradients, and of "
+    "the indexing itself",
     of_several=True,
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
@@ -87,10 +87,11 @@ UNBIND = Remedy(
 )
 SLICE_AT_ONCE = Remedy(
     name="slice at once",
-    cause="slices are taken one by one, and the gradient of each slice writes the whole tensor",
-    fix="split or unbind the tensor once, build it with stack or cat, or use one mask or index",
-    condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that "
-    "do not belong to PyTorch's own layers",
+    cause="slices are read or written one by one; each slice's gradient is as large as the tensor",
+    fix="read slices by one split or unbind, write them by one stack or cat, or use one mask or "
+    "index",
+    condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that do "
+    "not belong to PyTorch's own layers",
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     saves="the time of these backward nodes",
@@ -101,7 +102,7 @@ SLICE_AT_ONCE = Remedy(
         "https://github.com/pytorch/pytorch/pull/48474",
     ),
     example=Example(
-        of="32 sequences put into one padded tensor by assignment, PyTorch 2.13 on a CPU",
+        of="32 sequences assigned one by one to slices of a padded tensor, PyTorch 2.13 on a CPU",
         seen="63 gradients of slices take 145.4 ms per step",
     ),
 )
@@ -109,21 +110,22 @@ PAD = Remedy(
     name="pad instead of pack",
     cause="a CPU computes packed sequences one time step at a time",
     fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
-    condition="A CPU runs packed sequences, and no op of a library runs the whole layer",
+    condition="A CPU runs a layer over packed sequences, and no op of a library such as oneDNN "
+    "runs the whole layer",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
-    saves="the time of the layer, with its backward pass if the profile shows which ops "
-    "belong to that pass",
+    saves="the time of the layer, with its backward pass if the profile shows which ops belong to "
+    "that pass",
     of_several=True,
     instead="the padded layer",
     decide=from_facts(
         lambda f: f.slow.seen.packed if f.slow.runs_on == "cpu" else (),
-        "{name} takes {ms} for packed sequences",
+        "{name} takes {ms} and runs over packed sequences",
     ),
     sources=("https://github.com/pytorch/pytorch/issues/149194",),
     example=Example(
         of="nn.LSTM over 8 packed sequences of up to 40 time steps, PyTorch 2.13 on a CPU",
-        seen="aten::lstm takes 47.7 ms per step for packed sequences",
+        seen="aten::lstm takes 47.7 ms per step and runs over packed sequences",
         gain="17.5 → 7.1 ms per step",
     ),
 )
@@ -131,12 +133,12 @@ BATCH_SEQUENCES = Remedy(
     name="batch the sequences",
     cause="the layer is called for one sequence after another",
     fix=_PAD_ALL,
-    condition="A step calls the op of a layer eight or more times with weights of the same "
-    "shapes. Each call has a batch of one sequence and several time steps",
+    condition="A step calls the op of a layer eight or more times with weights of the same shapes. "
+    "Each call has a batch of one sequence and several time steps",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of these calls, with their backward passes if the profile shows which "
-    "ops belong to those passes",
+    saves="the time of these calls, with their backward passes if the profile shows which ops "
+    "belong to those passes",
     of_several=True,
     instead="the one call for all sequences",
     decide=one_by_one,
@@ -146,7 +148,7 @@ BATCH_SEQUENCES = Remedy(
     ),
     example=Example(
         of="nn.LSTM called for each of 8 sequences, PyTorch 2.13 on a CPU",
-        seen="aten::lstm runs 8 times per step for one sequence each",
+        seen="aten::lstm runs 8 times per step, each time for one sequence",
         gain="14.8 → 7.0 ms per step",
     ),
 )
@@ -155,18 +157,20 @@ TIME_FIRST = Remedy(
     cause="the layer copies its input into another layout on every call",
     fix="pass contiguous input of shape (time, batch, features), without batch_first=True",
     condition="The op of a recurrent layer, or the op of its gradient, copies a tensor by "
-    "contiguous or reshape",
+    "aten::contiguous or aten::reshape",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these copies",
-    decide=from_facts(lambda f: f.slow.seen.relaid, "{within} copies its sequences {cost}"),
+    decide=from_facts(
+        lambda f: f.slow.seen.relaid, "{within} copies its input into another layout {cost}"
+    ),
     sources=(
         "https://github.com/pytorch/pytorch/issues/621",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
     ),
     example=Example(
         of="nn.LSTM(512, 2, batch_first=True) without gradients, PyTorch 2.13 on a CPU",
-        seen="aten::lstm copies its sequences once per step (1.7 ms)",
+        seen="aten::lstm copies its input into another layout once per step (1.7 ms)",
         gain="3.8 → 3.1 ms per step",
     ),
 )
@@ -194,9 +198,9 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     took = sum(
         ((row["forward_ns"] or 0) + (row["backward_ns"] or 0)) * (row["calls"] or 0) for row in rows
     )
-    steps = f"each of {count(first['time_steps'])} time steps of " if first["time_steps"] else ""
+    steps = f" its {count(first['time_steps'])} time steps" if first["time_steps"] else ""
     number = number_of(sum(row["calls"] or 0 for row in rows) / profile.steps, "call", "calls")
-    seen = f"{steps}{first['op']} runs op by op, in {number}{each(profile)}"
+    seen = f"{first['op']} runs{steps} op by op, in {number}{each(profile)}"
     return Match(seen, round(took / profile.steps))
 
 
@@ -234,10 +238,10 @@ def no_lstm(finding: Finding) -> Match | None:
 
 FLOAT32 = Remedy(
     name="float32",
-    cause="the layer computes in float64, for which a CPU has no LSTM op in PyTorch",
+    cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
     fix="compute in float32: model.float() and inputs.float()",
-    condition="A CPU runs an LSTM of PyTorch in float64, and the profile shows no op of a "
-    "library (such as oneDNN) inside the layer",
+    condition="A CPU runs an LSTM of PyTorch in float64, and the profile shows no op of a library "
+    "(such as oneDNN) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
@@ -247,13 +251,13 @@ FLOAT32 = Remedy(
     sources=(_RNN,),
     example=Example(
         of="nn.LSTM in float64 over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
-        seen="each of 50 time steps of aten::lstm runs op by op, in 1 call per step",
+        seen="aten::lstm runs its 50 time steps op by op, in 1 call per step",
         gain="15.7 → 2.4 ms per step",
     ),
 )
 FLOAT32_NOT_BFLOAT16 = Remedy(
     name="float32 instead of bfloat16",
-    cause="the LSTM computes in bfloat16 without oneDNN's op, as on CPUs without AVX-512",
+    cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
     condition="A CPU runs an LSTM of PyTorch in bfloat16, and the profile shows no oneDNN op "
     "inside the layer. The layer has no projection (proj_size), and its sequences are not packed",
@@ -267,16 +271,16 @@ FLOAT32_NOT_BFLOAT16 = Remedy(
     example=Example(
         of="nn.LSTM in bfloat16 over 20 time steps (256 units, batch 32), PyTorch 2.13 on a CPU "
         "with ONEDNN_MAX_CPU_ISA=AVX2",
-        seen="each of 20 time steps of aten::lstm runs op by op, in 1 call per step",
+        seen="aten::lstm runs its 20 time steps op by op, in 1 call per step",
         gain="340.3 → 40.6 ms",
     ),
 )
 PROJECT_AFTERWARDS = Remedy(
     name="project afterwards",
-    cause="proj_size keeps nn.LSTM from running as one op on a CPU",
-    fix="if you can change the model, put nn.Linear after nn.LSTM (without projecting the state)",
-    condition="A CPU runs an LSTM of PyTorch with a projection (proj_size), and the profile "
-    "shows no op of a library (such as oneDNN) inside the layer",
+    cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
+    fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
+    condition="A CPU runs an LSTM of PyTorch with a projection (proj_size), and the profile shows "
+    "no op of a library (such as oneDNN) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
@@ -286,14 +290,14 @@ PROJECT_AFTERWARDS = Remedy(
     sources=(_RNN,),
     example=Example(
         of="nn.LSTM(proj_size=32) over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
-        seen="each of 50 time steps of aten::lstm runs op by op, in 1 call per step",
+        seen="aten::lstm runs its 50 time steps op by op, in 1 call per step",
         gain="12.5 → 3.7 ms per step",
     ),
 )
 LSTM_ON_CPU = Remedy(
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
-    fix="use nn.LSTM if you can change the model; for inference, ONNX Runtime or OpenVINO",
+    fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
     condition="A CPU runs a GRU or a plain RNN of PyTorch, and the profile shows no op of a "
     "library inside the layer. Dispatch and Python take half of the step or more",
     kinds=(*HOST, *WORK, COPY),
@@ -305,7 +309,7 @@ LSTM_ON_CPU = Remedy(
     sources=(_RNN,),
     example=Example(
         of="nn.GRU over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
-        seen="each of 50 time steps of aten::gru runs op by op, in 1 call per step",
+        seen="aten::gru runs its 50 time steps op by op, in 1 call per step",
         gain="13.4 → 2.4 ms per step with nn.LSTM",
     ),
 )

@@ -31,15 +31,34 @@ from lstmprof.diagnose.seen import RUNTIMES, Fact
 from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
+from lstmprof.runs.fields import Recompiled
 
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
-    "torch": "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles says "
-    "why it recompiled",
-    "tensorflow": "pass tensors, not Python numbers, to the tf.function; for varying shapes set "
+    "torch": "keep shapes constant, or use torch.compile(dynamic=True); with "
+    "TORCH_LOGS=recompiles, "
+    "PyTorch prints why it recompiled",
+    "tensorflow": "pass tensors, not Python numbers, to the tf.function; if shapes vary, set "
     "reduce_retracing=True",
     "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
-    "jax_explain_cache_misses says why it recompiled",
+    "with jax_explain_cache_misses, JAX prints why it recompiled",
+}
+#: (What changed, framework) → the fix. ``changed`` is a value of ``runs.fields.Recompiled``.
+_KEEP = {
+    ("function", "tensorflow"): "create the tf.function {function} once, before the loop, not in "
+    "every step",
+    ("function", "jax"): "call jax.jit on {function} once, before the loop, not in every step",
+    (
+        "shape",
+        "tensorflow",
+    ): "keep the shape of {argument} constant, for example by padding, or set "
+    "reduce_retracing=True",
+    ("shape", "jax"): "keep the shape of {argument} constant, for example by padding to a few "
+    "lengths: JAX compiles {function} once per shape",
+    ("value", "tensorflow"): "pass {argument} as a tensor (tf.constant), not as a Python value: "
+    "TensorFlow traces {function} once per value",
+    ("value", "jax"): "pass {argument} as an array, not as a static argument: JAX compiles "
+    "{function} once per value",
 }
 #: Runtime → its maker's page on how the runtime starts and loads code.
 _ON_LOADING = {
@@ -74,8 +93,8 @@ def _first_call(call: Fact) -> str:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
     later = "under 1 µs" if call.median_ns < 1000 else quantity(call.median_ns, "ns")
     if call.count > 1:
-        return f"{call.name} took {each_ns} for each kernel's first launch, and later {later}"
-    return f"the first {call.name} took {each_ns}, later calls {later}"
+        return f"{call.name} took {each_ns} for a kernel's first launch, and {later} for later ones"
+    return f"the first {call.name} took {each_ns}, later calls took {later}"
 
 
 def _runtime_of(calls: Sequence[Fact]) -> str | None:
@@ -90,9 +109,7 @@ def retraces(f: Finding) -> Match | None:
     if not facts or compiled_alone(f.slow) is not None:
         return None
     own_ns = f.slow_ns - _captured_ns(f)
-    within = next((fact.within for fact in facts if fact.within), None)
-    function = PROGRAM.fullmatch(within or "")
-    name = function["name"] if function else within
+    name = _function(next((fact.within for fact in facts if fact.within), None))
     names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
     target = f" for {cropped(name)}" if name is not None and names else ""
     seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, own_ns)}"
@@ -105,7 +122,44 @@ def retraces(f: Finding) -> Match | None:
             f"call {cropped(name)} once before the profiled steps",
             f"{cropped(name)} is traced or compiled in 1 of {f.slow.steps} profiled steps",
         )
+    change = _change(f.slow, name)
+    if change is not None:
+        cause = f"{cropped(change.function or '')} is compiled again: {_in_words(change)}"
+        return Match(f"{seen}, {compiled_when(f.slow)}", own_ns, _keep(f, change), cause)
     return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix=_how_not_to_trace(f))
+
+
+def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
+    """Return what ``lstmprof run`` saw change before ``function`` was compiled again, or None."""
+    changes = profile.info.recompiled or ()
+    return next((each for each in changes if function and each.function == function), None)
+
+
+def _in_words(change: Recompiled) -> str:
+    """Return a clause on what changed, such as ``epoch changed from 3 to 4``."""
+    argument = cropped(change.argument or "")
+    if change.changed == "function":
+        return "the script creates it anew"
+    if change.changed == "structure":
+        return f"the number of arrays in {argument} changed"
+    before, after = (cropped(text or "") for text in (change.before, change.after))
+    what = "" if change.changed == "value" else f"the {change.changed} of "
+    return f"{what}{argument} changed from {before} to {after}"
+
+
+def _keep(f: Finding, change: Recompiled) -> str:
+    """Return how to keep constant what changed."""
+    fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
+    names = {name: cropped(getattr(change, name) or "") for name in ("function", "argument")}
+    return (fix or "keep the {changed} of {argument} constant").format(
+        changed=change.changed, **names
+    )
+
+
+def _function(within: str | None) -> str | None:
+    """Return the name of the function whose call is the op ``within``."""
+    program = PROGRAM.fullmatch(within or "")
+    return program["name"] if program else within
 
 
 def captures(f: Finding) -> Match | None:
@@ -133,35 +187,36 @@ def _shapes(f: Finding) -> str:
     if f.slow.seen.shapes is None:
         return ""
     name, shapes = f.slow.seen.shapes
-    return f"; the shapes of {name} differ: {listed([cropped(s) for s in shapes[:2]])}"
+    some = listed([cropped(shape) for shape in shapes[:2]])
+    return f"; the input shapes of {name} differ between steps: {some}"
 
 
 PROFILE_LATER = Remedy(
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step has a call that loads code, or a long first call of a CUDA or "
-    "HIP function. For launches, the first call for each kernel counts. For other "
-    "functions, each call before the first kernel counts. A call is long if it takes "
-    "at least 1 ms and ten times the median of the later calls. In a profile without "
-    "step markers, a long first call of an op also counts; on a CPU, it must take a "
-    "hundred times the median of the later calls",
+    condition="One of these calls is in a profiled step: a call that loads code (such as "
+    "cuModuleLoad); an unusually long first launch of a kernel; an unusually long call of another "
+    "CUDA or HIP function before the first kernel; or, if the profile has no step markers, an "
+    "unusually long first call of an op. Unusually long means at least 1 ms and ten times the "
+    "median of the later calls of the function (for ops on a CPU, a hundred times)",
     kinds=(START,),
     first=True,
     saves="the time of these calls",
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
     example=Example(
-        of="a simulated program: the first kernel launched in the profiled steps",
-        seen="the first cudaLaunchKernel took 5.005 ms, later calls 4.0 µs",
+        of="a program that launches its first kernel in the profiled steps (a simulated program)",
+        seen="the first cudaLaunchKernel took 5.005 ms, later calls took 4.0 µs",
     ),
 )
 WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
     cause="MIOpen compiles kernels inside the profiled steps",
-    fix="run every input shape once before the profiled steps; keep MIOpen's cache "
+    fix="run each input shape once before the profiled steps; keep MIOpen's cache "
     "(MIOPEN_USER_DB_PATH)",
-    condition="The profiled steps call ROCm's compilers (hiprtc, comgr)",
+    condition="The profiled steps call ROCm's compilers (hiprtc or comgr), or functions of MIOpen "
+    "that compile",
     kinds=(COMPILE,),
     first=True,
     saves="the time of these compilations",
@@ -177,10 +232,10 @@ WARM_MIOPEN = Remedy(
 TRACE_ONCE = Remedy(
     name="trace once",
     cause="functions are traced or compiled inside the profiled steps",
-    fix="keep shapes and types constant, and create compiled functions once, before the "
-    "training loop",
-    condition="The profiled steps contain events of tracing (turning Python code into a graph) "
-    "or of a compiler",
+    fix="keep shapes and types constant, and create compiled functions once, before the training "
+    "loop",
+    condition="The profiled steps contain events of tracing (turning Python code into a graph) or "
+    "of a compiler",
     kinds=(COMPILE,),
     first=True,
     saves="the time of tracing and compiling",
@@ -200,7 +255,7 @@ TRACE_ONCE = Remedy(
 )
 CAPTURE_ONCE = Remedy(
     name="capture once",
-    cause="a CUDA or HIP graph is captured inside the profiled steps, not before them",
+    cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
     fix="capture the graph before the profiled steps, and replay the graph in these steps",
     condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),
@@ -294,7 +349,7 @@ def compiled_when(profile: StepProfile) -> str:
     Without step markers, return how often it was compiled.
     """
     if profile.marked:
-        return f"in {profile.seen.compiled_steps} steps"
+        return f"in {number_of(profile.seen.compiled_steps, 'step', 'steps')}"
     return often(profile, profile.seen.compiled[0].count)
 
 
@@ -313,11 +368,14 @@ def compiled_alone(profile: StepProfile) -> str | None:
 def is_compiled_again(profile: StepProfile) -> bool:
     """Return whether compilation repeats: in several steps, or of one function without markers.
 
-    Without step markers, a function must be compiled at least ``_AGAIN`` times.
+    Without step markers, a function must be compiled at least ``_AGAIN`` times. If only one step
+    was profiled, it counts how often ``lstmprof run`` saw the function compiled again.
     """
     facts = profile.seen.compiled
     if profile.marked:
-        return profile.seen.compiled_steps > 1
+        changes = (_change(profile, _function(fact.within)) for fact in facts)
+        again = any(change is not None and (change.times or 0) >= _AGAIN for change in changes)
+        return profile.seen.compiled_steps > 1 or (again and profile.steps == 1)
     known = profile.framework in (*JAX, *TENSORFLOW) and facts and facts[0].within is not None
     return bool(known) and facts[0].count >= _AGAIN
 
@@ -382,17 +440,16 @@ def eager_operators(profile: StepProfile) -> Sequence[Fact]:
 
 JIT_THE_WHOLE = Remedy(
     name="jit the whole",
-    cause="JAX calls many small compiled programs instead of one jitted step",
+    cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step runs ten or more compiled programs. Each program is a single JAX "
-    "operator, or runs ten or more times. On a GPU, the GPU must wait for launches. "
-    "On a CPU, the calls of these programs must take half of the dispatch time. If "
-    "most of the time is compilation, most of the compilation must be of single JAX "
-    "operators, in several steps",
+    condition="A step makes ten or more calls of small compiled programs: a small program is a "
+    "single JAX operator, or is called ten or more times per step. On a GPU, the GPU must wait for "
+    "launches. On a CPU, the calls of these programs must take at least half of the dispatch time. "
+    "If the kind of time is compile, several steps must compile, and mostly a single JAX operator",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median "
-    "Python time between two calls. On both, also the time of tracing and compiling",
+    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median Python "
+    "time between two calls. On both, also the time of tracing and compiling",
     of_several=True,
     decide=jitted_whole,
     sources=(
@@ -410,9 +467,9 @@ IN_ONE_FUNCTION = Remedy(
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and ten times as many operators as "
-    "functions. The calls of the operators take half of the dispatch time. Nothing is "
-    "traced or compiled",
+    condition="A step runs ten or more eager operators, and at least ten operators for each call "
+    "of a tf.function. The calls of the operators take at least half of the dispatch time. No step "
+    "traces or compiles",
     kinds=HOST,
     frameworks=TENSORFLOW,
     saves="the time of the calls of these operators, and the usual Python time between the calls",
@@ -423,7 +480,8 @@ IN_ONE_FUNCTION = Remedy(
         "https://github.com/tensorflow/tensorflow/issues/50488",
     ),
     example=Example(
-        of="a training step of an LSTM cell in operators of TensorFlow 2.21, on a CPU",
+        of="a training step without tf.function of an LSTM written by hand, TensorFlow 2.21 on a "
+        "CPU",
         seen="eager operators such as MatMul run 843 times per step",
         gain="24.9 → 4.6 ms per step",
     ),

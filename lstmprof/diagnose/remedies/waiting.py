@@ -32,7 +32,7 @@ from lstmprof.events.threads import ASKS
 from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
-_READ_ONCE = "count or compare whole tensors, and read the result once (.item(), .tolist())"
+_READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
 #: Least share of the step for which recording Python frames is advised, or for which reading values
 #: is reported as the cause. Chosen by hand.
 _MUCH = 0.2
@@ -59,12 +59,12 @@ _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
         re.compile(r"(?i)all_?gather|reduce_?scatter"),
-        "let FSDP prefetch: forward_prefetch=True, backward_prefetch; wrap larger units",
+        "let FSDP prefetch (forward_prefetch=True, backward_prefetch), and wrap larger modules",
     ),
     (
         re.compile(r"DistributedDataParallel"),
         re.compile(r"(?i)all_?reduce"),
-        "let DistributedDataParallel overlap it with the backward pass (bucket_cap_mb)",
+        "let DistributedDataParallel overlap all-reduces with the backward pass (bucket_cap_mb)",
     ),
 )
 
@@ -121,13 +121,13 @@ def pageable_copies(f: Finding) -> Match | None:
     fix = (
         ""
         if f.slow.framework == "torch"
-        else "copy from page-locked memory: such copies can overlap"
+        else "copy from page-locked (pinned) memory: such copies can overlap the step"
     )
     if f.kind != causes.SYNC:
         took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
-        return Match(f"copies of pageable memory take {in_ms(f.slow, took)}", took, fix)
+        return Match(f"copies from or to pageable memory take {in_ms(f.slow, took)}", took, fix)
     waits = total(_asked_in(f, _COPIES.match))
-    seen = f"the host waits {in_ms(f.slow, waits)} for copies of pageable memory"
+    seen = f"the host waits {in_ms(f.slow, waits)} for copies from or to pageable memory"
     return Match(seen, waits, fix) if waits else None
 
 
@@ -165,11 +165,16 @@ def queued_work(f: Finding) -> Match | None:
     most = waits[0]
     of_event = "Wait" in str(most.within)
     waits = [h for h in waits if ("Wait" in str(h.within)) == of_event]
-    seen = f"{cropped(most.name)} waits {in_ms(f.slow, most.ns)} after {most.within}"
+    seen = f"{cropped(most.name)} waits {in_ms(f.slow, most.ns)} in its stream after {most.within}"
     if of_event:
         return Match(seen, total(waits))
-    fix = "move the host function's work to another thread: the stream stops until it returns"
-    return Match(seen, total(waits), fix, "queued GPU work waits for a function of the host")
+    fix = "move the work of the host function to another thread: its stream waits until it returns"
+    return Match(
+        seen,
+        total(waits),
+        fix,
+        "queued GPU work waits for a host function in its stream (cudaLaunchHostFunc)",
+    )
 
 
 def run_dry(f: Finding) -> Match | None:
@@ -180,7 +185,8 @@ def run_dry(f: Finding) -> Match | None:
         return None
     number = number_of(times, "call", "calls")
     within = f", mostly in {cropped(calls[0].within)}" if calls[0].within else ""
-    seen = f"the GPU begins work late in {number}{each(f.slow)} of {cropped(calls[0].name)}{within}"
+    seen = f"the idle GPU begins launched work late during {number}{each(f.slow)} of "
+    seen += f"{cropped(calls[0].name)}{within}"
     return Match(seen, total(calls))
 
 
@@ -198,7 +204,7 @@ def allocations(f: Finding) -> Match | None:
         if any(_FREES.search(h.name) for h in calls):
             fix = "do not call torch.cuda.empty_cache(); keep shapes constant, and leave some "
             fix += "memory free"
-    return Match(f"{names}: {often(f.slow, number)}, {when}", total(calls), fix)
+    return Match(f"{names} run {often(f.slow, number)} {when}", total(calls), fix)
 
 
 def collectives(f: Finding) -> Match | None:
@@ -216,7 +222,7 @@ def collectives(f: Finding) -> Match | None:
         if kernel.search(name) and times_called(profile, wrapper)
     )
     exposed = in_ms(profile, sum(c.ns for c in f.contributors))
-    seen = f"{exposed} of communication, mostly {cropped(name, 40)}"
+    seen = f"{exposed} of communication while nothing computes, mostly {cropped(name, 40)}"
     transfer_ns = max(0, f.slow_ns - _waits_for_ranks(profile))
     return Match(seen, min(transfer_ns, computing), next(of_wrapper, ""))
 
@@ -234,7 +240,7 @@ def late_rank(f: Finding) -> Match | None:
     longest = straggler.longest
     if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
         name, other = lane_words(*profile.place), lane_words(*longest.place)
-        waits = f"{other} waits longest for it, {in_ms(profile, longest.ns)}"
+        waits = f"{other} waits {in_ms(profile, longest.ns)} for it, longer than the other ranks"
         does = f"; {name} {straggler.excess.words}" if straggler.excess else ""
         if straggler.meanwhile:
             does = f"; meanwhile {name} {straggler.meanwhile.words}"
@@ -256,7 +262,7 @@ def late_in_turn(f: Finding) -> Match | None:
     waits_ns = _waits_for_ranks(profile)
     if f.kind != COLLECTIVE or straggler is None or not straggler.moves or not waits_ns:
         return None
-    seen = f"{in_ms(profile, waits_ns)} of communication is waiting for a late rank"
+    seen = f"in collectives, this rank waits {in_ms(profile, waits_ns)} for a late rank"
     return Match(seen, waits_ns)
 
 
@@ -269,7 +275,7 @@ def computed_on_cpu(f: Finding) -> Match | None:
     seen = f"{name} computes on the CPU {often(f.slow, first.count)}"
     fix = ""
     if _MAKES.match(str(first.name)):
-        fix = f"create the tensor on the GPU (device='cuda'): {name} then runs there"
+        fix = f"create the tensor on the GPU (device='cuda'): {name} then runs on the GPU"
     return Match(seen, total_ns(f.contributors), fix if f.slow.framework == "torch" else "")
 
 
@@ -296,7 +302,7 @@ def python_stretches(f: Finding) -> Match | None:
     first, name = places[0], cropped(places[0].name)
     if first.name.startswith(_MODULE) and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
         return None  # other rows match the Python of a loop over time steps
-    seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} outside any op"
+    seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} in which no op runs"
     fix = f"profile '{name}' with a sampling profiler: py-spy record --native"
     return Match(seen, first.delta_ns, fix=fix)
 
@@ -305,8 +311,8 @@ COMPUTE_ON_THE_DEVICE = Remedy(
     name="compute on the device",
     cause="the GPU waits for an op that computes on the CPU",
     fix="run the op on the GPU, or before the step: in the DataLoader or once at the start",
-    condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more. The op "
-    "neither calls the GPU's runtime nor launches kernels",
+    condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more. The op neither "
+    "calls the GPU's runtime nor launches kernels",
     kinds=(causes.CPU_OP,),
     saves="the time of these ops",
     decide=computed_on_cpu,
@@ -316,50 +322,51 @@ COMPUTE_ON_THE_DEVICE = Remedy(
         "https://docs.jax.dev/en/latest/async_dispatch.html",
     ),
     example=Example(
-        of="a simulated program: random numbers drawn on the CPU in each step",
+        of="random numbers drawn on the CPU in each step (a simulated program)",
         seen="aten::normal_ computes on the CPU once per step",
     ),
 )
 RECORD_FRAMES = Remedy(
     name="record frames",
-    cause="the GPU waits for Python that the profile does not show",
-    fix="record Python frames to see the code: torch.profiler (with_stack=True) or lstmprof run",
-    condition="A GPU waits a fifth of the step or more for Python, or for host time in which no "
-    "event was recorded. No Python function was recorded. The usual gaps before "
+    cause="the GPU waits for Python code that the profile does not show",
+    fix="record Python frames to see this code: torch.profiler (with_stack=True) or lstmprof run",
+    condition="The GPU waits for at least a fifth of the step while the host runs Python or "
+    "nothing was recorded on the host. No Python function was recorded. The usual gaps before "
     "kernels explain less than half of this wait",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     decide=hidden_python,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
     example=Example(
-        of="a simulated program: a step that sleeps before its kernels",
+        of="a step that sleeps before its kernels (a simulated program)",
         seen="the profile has no Python frames",
     ),
 )
 ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each value",
-    fix="keep the value as a tensor, and read the tensor once in many steps",
-    condition="The step runs ops that read a value (aten::item). On a GPU, these ops must block "
-    "the host. The ops take a fifth of the step or more, or most of the waiting time "
-    "is synchronisation",
+    fix="avoid .item(): keep the value, such as the loss, as a tensor, and read it once in many "
+    "steps",
+    condition="The host reads values of tensors in the step (aten::item). If the tensors are on a "
+    "GPU, the reads must block the host; kinds of time other than sync then count only if the host "
+    "reads two or more values per step, and the reads take a fifth of the step or more",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
     of_several=True,
     first=True,
-    saves="the time of these ops. On a GPU, this includes the calls, copies and waits "
-    "inside the ops",
+    saves="the time of these ops. On a GPU, this includes the calls, copies and waits inside the "
+    "ops",
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
-        of="a simulated program: .item() in each of 20 time steps",
+        of=".item() in each of 20 time steps (a simulated program)",
         seen="aten::item runs 20 times per step",
     ),
 )
 ASK_FOR_NO_SIZE = Remedy(
     name="ask for no size",
     cause="the host waits for results whose size depends on the data",
-    fix="use results of fixed size: torch.where or masked_fill with a mask",
+    fix="use ops whose result has a fixed size: torch.where or masked_fill, with a mask",
     condition="The host blocks inside ops whose result size depends on the data (aten::nonzero)",
     kinds=(SYNC,),
     frameworks=TORCH,
@@ -369,9 +376,9 @@ ASK_FOR_NO_SIZE = Remedy(
 )
 SYNCHRONISE_ONCE = Remedy(
     name="synchronise once",
-    cause="the step synchronises the whole device several times",
-    fix="synchronise once per step, at the end of the code that you time",
-    condition="The step synchronises the device two or more times",
+    cause="the step waits several times for all work of the device (cudaDeviceSynchronize)",
+    fix="synchronise the device once per step, at the end of the code that you time",
+    condition="The host waits two or more times per step for all work of the device",
     kinds=(SYNC,),
     saves="the time of all synchronisations except one",
     decide=device_synchronised,
@@ -388,24 +395,24 @@ PIN_MEMORY = Remedy(
     condition="The step copies from or to pageable memory. For each such copy, the driver first "
     "copies the data to a buffer of its own",
     kinds=(SYNC, COPY, INPUT),
-    saves="the time of these copies. If the slow part is synchronisation, only the wait "
-    "inside the copies",
+    saves="the time of these copies. If the slow part is synchronisation, only the wait inside the "
+    "copies",
     decide=pageable_copies,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
     ),
     example=Example(
-        of="a simulated program: a batch copied from pageable memory",
-        seen="copies of pageable memory take 0.200 ms per step",
+        of="a batch copied from pageable memory (a simulated program)",
+        seen="copies from or to pageable memory take 0.200 ms per step",
     ),
 )
 KEEP_ON_THE_GPU = Remedy(
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
     fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="Copies between host and GPU during which no kernel runs take half of the time of "
-    "all copies or more. Copies of pageable memory do not count",
+    condition="Copies between host and GPU take at least half of the copy time, which is the time "
+    "in which a copy but no kernel runs. Copies from or to pageable memory do not count",
     kinds=(COPY,),
     saves="the time of these copies",
     decide=transfers,
@@ -419,8 +426,8 @@ KEEP_ON_THE_GPU = Remedy(
 )
 EVENT_SOONER = Remedy(
     name="event sooner",
-    cause="queued GPU work waits for an event of another stream",
-    fix="record the event as soon as its data is ready, and launch independent work first",
+    cause="work in a GPU stream waits for an event of another stream",
+    fix="record the event as soon as its data is ready; launch independent work before the wait",
     condition="Work that the host has already launched waits for an event of another stream, or "
     "for a host function in its stream",
     kinds=(QUEUE,),
@@ -432,32 +439,33 @@ EVENT_SOONER = Remedy(
     ),
     example=Example(
         of="a language model that decodes on an AMD GPU",
-        seen="resolve_future_token_ids_kernel waits 463.2 ms after hipStreamWaitEvent",
+        seen="resolve_future_token_ids_kernel waits 463.2 ms in its stream after "
+        "hipStreamWaitEvent",
     ),
 )
 LAUNCH_AHEAD = Remedy(
     name="launch ahead",
-    cause="the GPU runs out of work each time the host waits for it, and starts the next work late",
+    cause="the GPU runs out of work when the host waits for it, and begins the next work late",
     fix="let the host launch ahead: read values or synchronise once, after all launches",
-    condition="More than once, an idle GPU begins launched work late while the host is in a "
-    "blocking call",
+    condition="Two or more times per step, the GPU is idle and does not begin work that is already "
+    "launched, while the host is in a blocking call (such as cudaStreamSynchronize)",
     kinds=(QUEUE,),
     first=True,
     saves="the time in which the GPU has work and does not begin it",
     decide=run_dry,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
-        of="sparse matrices in PyTorch on an RTX 4090 that starts work late",
-        seen="the GPU begins work late in 20 calls of cudaStreamSynchronize, mostly in "
-        "aten::coalesce",
+        of="a program with sparse matrices, PyTorch on an RTX 4090",
+        seen="the idle GPU begins launched work late during 20 calls of cudaStreamSynchronize, "
+        "mostly in aten::coalesce",
     ),
 )
 ALLOCATE_ONCE = Remedy(
     name="allocate once",
-    cause="GPU memory is allocated or freed in warm steps",
-    fix="keep shapes constant, or take the memory from a pool",
-    condition="GPU memory is allocated or freed after the first step. In a profile without step "
-    "markers: in the second half of the profile",
+    cause="GPU memory is allocated or freed in later steps, not only in the first step",
+    fix="keep shapes constant, or let the framework reuse memory (a memory pool)",
+    condition="A runtime call such as cudaMalloc or cudaFree runs after the first step (in the "
+    "second half of the profile if it has no step markers)",
     kinds=(ALLOCATION,),
     saves="the time of allocating and freeing",
     decide=allocations,
@@ -469,10 +477,10 @@ ALLOCATE_ONCE = Remedy(
 )
 EVEN_OUT_THE_RANKS = Remedy(
     name="even out the ranks",
-    cause="ranks wait for a late rank",
-    fix="speed up what the late rank does, or give all ranks the same amount of work",
-    condition="In the collectives that all ranks take part in, the same rank arrives last in "
-    "most steps, and the other ranks wait for it",
+    cause="ranks wait in collectives for one late rank",
+    fix="make the late rank faster, or give all ranks the same amount of work",
+    condition="In the collectives that all ranks take part in, the same rank arrives last in most "
+    "steps, and the other ranks wait for it",
     kinds=tuple(causes.KINDS),
     of_several=True,
     first=True,
@@ -482,10 +490,10 @@ EVEN_OUT_THE_RANKS = Remedy(
 )
 GROUP_BY_LENGTH = Remedy(
     name="group by length",
-    cause="the late rank changes from step to step",
+    cause="ranks wait in collectives for a late rank, which is another rank from step to step",
     fix="give all ranks the same amount of work in each step: group samples by length",
-    condition="In three quarters of the steps, one rank arrives last in the collectives that "
-    "all ranks take part in. It is not the same rank in all of these steps",
+    condition="In at least three quarters of the steps, one rank arrives last in the collectives "
+    "that all ranks take part in. It is not the same rank in all of these steps",
     kinds=tuple(causes.KINDS),
     of_several=True,
     first=True,
@@ -493,16 +501,16 @@ GROUP_BY_LENGTH = Remedy(
     decide=late_in_turn,
     sources=("https://github.com/huggingface/transformers/issues/47340",),
     example=Example(
-        of="a simulated job: two ranks, each late in every second step",
-        seen="0.400 ms per step of communication is waiting for a late rank",
+        of="two ranks, each of which is late in every second step (a simulated job)",
+        seen="in collectives, this rank waits 0.400 ms per step for a late rank",
     ),
 )
 OVERLAP_COMMUNICATION = Remedy(
     name="overlap communication",
-    cause="ranks communicate while nothing computes",
-    fix="start communication earlier, on its own stream, so that it overlaps with computation",
-    condition="Collectives run while nothing computes, although the step has computation that "
-    "could run at the same time",
+    cause="ranks communicate while their devices compute nothing",
+    fix="start communication earlier, on a stream of its own, so that it overlaps with computation",
+    condition="Collectives run while the device computes nothing, although the step also computes "
+    "at other times",
     kinds=(COLLECTIVE,),
     saves="the time of the collectives (without waits for other ranks), or the time of that "
     "computation, whichever is shorter",
@@ -515,21 +523,23 @@ OVERLAP_COMMUNICATION = Remedy(
     ),
     example=Example(
         of="one of two ranks of a PyTorch job that exchange embeddings",
-        seen="151.8 ms per step of communication, mostly ncclKernel_SendRecv_RING_SIMPLE_Sum_int…",
+        seen="151.8 ms per step of communication while nothing computes, mostly "
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int…",
     ),
 )
 LOOK_INSIDE = Remedy(
     name="look inside",
-    cause="one range or function takes most of the time outside ops",
+    cause="one range or Python function takes most of the time in which no op runs",
     fix="profile this function with a sampling profiler: py-spy record --native",
-    condition="One range or Python function covers most of the time of Python or ranges. It is "
-    "no step, phase or wait, and does not belong to a framework",
+    condition="One range or Python function takes more than half of the Python time (or of the "
+    "time of ranges without ops). It is not a step, a phase or a wait, and does not belong to a "
+    "framework",
     kinds=(PYTHON, causes.RANGE),
     saves="the time of this range or function",
     decide=python_stretches,
     sources=("https://github.com/benfred/py-spy",),
     example=Example(
         of="NVTX ranges of a program on a Titan RTX, in Nsight Systems",
-        seen="'find_centers' takes 4,820.7 ms outside any op",
+        seen="'find_centers' takes 4,820.7 ms in which no op runs",
     ),
 )

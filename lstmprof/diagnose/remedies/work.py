@@ -64,7 +64,7 @@ def repeated(f: Finding) -> Match | None:
     grown = f.repeated
     if grown is None:
         return None
-    calls = f"{count(grown.slow_count)} times{each(f.slow)} (faster run: {count(grown.fast_count)})"
+    calls = f"{count(grown.slow_count)} times{each(f.slow)} (baseline: {count(grown.fast_count)})"
     return Match(f"{cropped(grown.name)} runs {calls}", grown.delta_ns)
 
 
@@ -126,7 +126,9 @@ def channels_last(f: Finding) -> Match | None:
         return None
     took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
     number = sum(r["count"] for r in rows) / f.slow.steps
-    return Match(f"{count(number)} layout conversions take {in_ms(f.slow, took)}", took)
+    return Match(
+        f"{count(number)} conversions between NCHW and NHWC take {in_ms(f.slow, took)}", took
+    )
 
 
 def tf32(f: Finding) -> Match | None:
@@ -141,7 +143,7 @@ def tf32(f: Finding) -> Match | None:
         return None
     took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
     seen = f"{cropped(rows[0]['name'])} and similar kernels take {in_ms(f.slow, took)}"
-    ours = "capture with --precision tf32 or amp-bf16: tensor cores then run these matmuls"
+    ours = "capture with --precision tf32 or amp-bf16: tensor cores then compute these matmuls"
     saves = round(_TF32_SAVES * took)
     return Match(seen, saves, fix="" if info.precision is None else ours)
 
@@ -179,10 +181,14 @@ def odd_sizes(f: Finding) -> Match | None:
         return None
     product = odd[0]
     pads = [f"{size:,} to {-size // _ALIGNED * -_ALIGNED:,}" for size in _odd(product)]
-    how = "without tensor cores" if _SCALAR.search(product.kernel) else "with unaligned loads"
+    how = (
+        "without tensor cores"
+        if _SCALAR.search(product.kernel)
+        else "by a kernel for unaligned rows"
+    )
     sizes = " × ".join(f"{size:,}" for size in product.sizes)
-    seen = f"{product.op} multiplies {sizes} in {product.dtype} {how} ({cropped(product.kernel)})"
-    return Match(seen, sum(p.ns for p in odd), fix=f"pad {listed(pads)}")
+    seen = f"{product.op} (sizes {sizes}) runs in {product.dtype} {how}: {cropped(product.kernel)}"
+    return Match(seen, sum(p.ns for p in odd), fix=f"pad the size {listed(pads)}")
 
 
 def dense_table(f: Finding) -> Match | None:
@@ -191,8 +197,8 @@ def dense_table(f: Finding) -> Match | None:
     if not tables:
         return None
     table, saves = tables[0], sum(t.ns * (1 - t.looked_up / t.rows) for t in tables)
-    ids = f"{count(table.looked_up)} rows{each(f.slow)} are looked up in a table of"
-    seen = f"{ids} {table.rows:,}; ops over the whole table take {in_ms(f.slow, table.ns)}"
+    used = f"{count(table.looked_up)} of {table.rows:,} rows are looked up{each(f.slow)}"
+    seen = f"{used}, but ops over all rows take {in_ms(f.slow, table.ns)}"
     return Match(seen, round(saves))
 
 
@@ -206,16 +212,16 @@ def _odd(product: Product) -> list[int]:
 
 SPARSE_GRADIENT = Remedy(
     name="sparse gradient",
-    cause="the gradient and the optimizer process all rows of an embedding table, though "
-    "few are used",
-    fix="use nn.Embedding(…, sparse=True) with SparseAdam, which skips the other rows, or SGD",
+    cause="the gradient and the optimizer process all rows of an embedding table, but a step uses "
+    "few",
+    fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
     condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
     "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
     "embedding's shape, so no output layer shares the weights",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the ops over the whole table, times the share of rows that are not "
-    "looked up",
+    saves="the time of the ops over the whole table, times the share of rows that are not looked "
+    "up",
     of_several=True,
     instead="the sparse update",
     decide=dense_table,
@@ -225,17 +231,17 @@ SPARSE_GRADIENT = Remedy(
     ),
     example=Example(
         of="Adam on nn.Embedding(100000, 64) and nn.LSTM, PyTorch 2.13 on a CPU",
-        seen="128 rows per step are looked up in a table of 100,000; ops over the whole table take "
-        "123.0 ms per step",
+        seen="128 of 100,000 rows are looked up per step, but ops over all rows take 123.0 ms per "
+        "step",
         gain="149.1 → 1.3 ms",
     ),
 )
 DO_IT_ONCE = Remedy(
     name="do it once",
-    cause="an op runs more often than in the faster run",
-    fix="look for work that is done twice, or in more calls than it needs",
-    condition="Both runs use the same implementation, and the slower run calls an op at least "
-    "1.5 times as often",
+    cause="an op runs more often per step than in the faster run",
+    fix="look for work that the step does twice, or in more calls than necessary",
+    condition="Both runs use the same implementation, and the slower run calls an op at least 1.5 "
+    "times as often",
     kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
     saves="the additional time of the op",
     decide=repeated,
@@ -249,8 +255,8 @@ CAST_ONCE = Remedy(
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
     fix="cast weights and inputs once, before the loop over time steps",
-    condition="Autocast casts at least once per time step. For profiles that lstmprof did not "
-    "capture: layers run cell by cell, with eight or more casts to half precision per step",
+    condition="For a run of `lstmprof capture`: autocast casts at least once per time step. For "
+    "other profiles: layers run cell by cell, and a step has eight or more casts to half precision",
     kinds=(CAST,),
     frameworks=TORCH,
     saves="the time of all casts, minus the casts of one time step, which remain",
@@ -262,9 +268,9 @@ CAST_ONCE = Remedy(
 )
 KEEP_ONE_TYPE = Remedy(
     name="keep one type",
-    cause="tensors are cast from one type to another",
-    fix="keep the tensor in the type that the next op needs",
-    condition="The names of ops or kernels show casts",
+    cause="an op casts tensors from one element type to another",
+    fix="create the tensor in the element type that the next op needs",
+    condition="The names of ops or kernels show casts, and the profile shows which op casts",
     kinds=(CAST,),
     saves="the time of the casts by the op that spends most time on casts",
     decide=casts,
@@ -291,14 +297,14 @@ CHANNELS_LAST = Remedy(
 )
 KEEP_THE_LAYOUT = Remedy(
     name="keep the layout",
-    cause="tensors are copied into another layout",
-    fix="keep the tensor in the layout that the next op reads, or convert the tensor once",
-    condition="The ops contiguous, reshape, clone or flatten copy tensors, and most of these "
-    "copies belong to no recurrent layer",
+    cause="tensors are copied into another memory layout",
+    fix="create the tensor in the layout that the next op reads, or convert the tensor only once",
+    condition="The ops contiguous, reshape, clone or flatten copy tensors; at least half of the "
+    "time of these copies is outside recurrent layers",
     kinds=(COPY,),
     frameworks=TORCH,
     saves="the time of these copies",
-    decide=from_facts(_relaid_by_choice, "{within} copies elements {cost}"),
+    decide=from_facts(_relaid_by_choice, "{within} copies tensors {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html",
         "https://github.com/pytorch/pytorch/issues/621",
@@ -306,9 +312,10 @@ KEEP_THE_LAYOUT = Remedy(
 )
 TF32 = Remedy(
     name="TF32",
-    cause="float32 matmuls run without tensor cores",
+    cause="float32 matmuls do not use the tensor cores",
     fix="allow TF32, a less precise format: torch.set_float32_matmul_precision('high')",
-    condition="float32 matmuls run without tensor cores on a GPU that supports TF32",
+    condition="float32 matmuls run without tensor cores on a GPU that supports TF32 (compute "
+    "capability 8.0 or later)",
     kinds=(GEMM,),
     frameworks=TORCH,
     saves="seven eighths of the time of these matmuls",
@@ -326,8 +333,8 @@ TF32 = Remedy(
 CUDNN_CTC = Remedy(
     name="cuDNN's CTC",
     cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
-    fix="for cuDNN's CTC loss, pass concatenated int32 CPU targets, full-length inputs, blank 0",
-    condition="PyTorch's own kernels compute the CTC loss",
+    fix="cuDNN needs concatenated int32 targets on the CPU, full-length inputs and blank 0",
+    condition="A kernel of PyTorch's own CTC loss (ctc_loss_log_alpha) runs",
     kinds=(causes.CTC,),
     frameworks=TORCH,
     saves="the time of the loss",
@@ -337,7 +344,7 @@ CUDNN_CTC = Remedy(
 NO_TENSOR_CORES = Remedy(
     name="float32 without tensor cores",
     cause="half precision runs on a GPU without tensor cores",
-    fix="try float32: on a GPU without tensor cores, half precision only saves memory",
+    fix="try float32: without tensor cores, half precision saves memory but no time in matmuls",
     condition="Matmuls in float16 or bfloat16 run on a GPU without tensor cores: compute "
     "capability below 7.0, or the GTX 16 series",
     kinds=(GEMM, CAST),
@@ -349,10 +356,10 @@ NO_TENSOR_CORES = Remedy(
 )
 MULTIPLES_OF_8 = Remedy(
     name="multiples of 8",
-    cause="sizes that are not multiples of 8 slow half-precision matmuls down",
+    cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
     fix="pad the sizes of these matmuls to multiples of 8",
-    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of "
-    "this matmul uses no tensor cores, or is made for unaligned rows",
+    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of this "
+    "matmul uses no tensor cores, or is made for unaligned rows",
     kinds=(GEMM,),
     saves="the time of these matmuls",
     decide=odd_sizes,

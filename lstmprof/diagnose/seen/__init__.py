@@ -5,9 +5,9 @@
     lane ─▶ calls  waits  work  recurrent  autograd ─▶ Seen
     contexts (what a time interval serves: input, compiling, reading values)
 
-A lane is one device of a rank, or the rank's host; its stretches are the time intervals of its
-steps. A fact's time is that which the lane spends or waits; time that overlaps other work does not
-count.
+A lane is one device of a rank, or the rank's host. The stretches of a lane are the time intervals
+into which its steps are divided, each with the event that the lane spends it on. The time of a fact
+is the time that the lane spends, or waits, in the events of the fact.
 """
 
 from __future__ import annotations

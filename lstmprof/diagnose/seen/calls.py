@@ -40,7 +40,10 @@ _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerC
 
 
 def compiled(lane: Lane) -> tuple[Fact, ...]:
-    """Return the tracing and compiling; ``within`` is the op around it (a program or function)."""
+    """Return the events of tracing and compiling; ``within`` is the op around each event.
+
+    That op is the call of a JAX program or of a TensorFlow function.
+    """
     rows = _compilations(lane)
     return lane.by_name(rows, lane.around(rows), lane.events.dur_ns)
 
@@ -166,9 +169,9 @@ def loading(lane: Lane) -> tuple[Fact, ...]:
 
 
 def starting(lane: Lane) -> Flags:
-    """Return for each event whether it loads or initialises, or is inside a runtime call that does.
+    """Return for each event whether it loads code or initialises, or is inside a call that does.
 
-    Events inside an unusually long first op do not count for that reason.
+    Events inside an unusually long first op count only if they load or initialise themselves.
     """
     calls, ops = (np.zeros(len(lane.events), dtype=np.bool_) for _ in range(2))
     for found, marks in ((_loading_calls(lane), calls), (_first_ops(lane), ops)):

@@ -54,9 +54,10 @@ _OTHERS = re.compile(
 
 
 def compiles(name: str) -> bool:
-    """Return whether an event of this name is a compiler's: tracing, lowering, generating, trying.
+    """Return whether an event of this name is a compiler's: it traces, lowers, makes or tries code.
 
-    Such events count even if every step has them, because a cache lookup ends at once. The name of
+    Such events count even if every step has them: a lookup in the compiler's cache would take
+    almost no time. The name of
     a Python function decides, not its file: ``run`` of ``compile_fx.py`` and ``inner`` of
     ``_compile.py`` also run compiled code. A user's function or range ``step_compile`` may do
     anything, so only known names of compilers count.
@@ -275,9 +276,9 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def _around(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the ``chosen`` event that it is or is inside, else ``NONE``.
+    """Return for each event the row of the ``chosen`` event that is or contains it, else ``NONE``.
 
-    A device activity counts as inside of what its launch call is inside.
+    What contains a launch call also contains the device activity that the call launched.
     """
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():

@@ -1,6 +1,7 @@
 """The events of one lane (a device of a rank, or its host) in its steps, and each event's time.
 
-All facts are computed from this. A stretch is a time interval that is attributed to one event.
+All facts are computed from a ``Lane``. A stretch is a time interval that is attributed to one
+event.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name: their time per step, in ``count`` events per step.
+    """Events of one name: ``count`` events per step, which take ``ns`` per step.
 
     ``within`` is the name of the op, range or call around these events. ``median_ns`` is the median
-    duration of the other events of this name, None if there are none.
+    duration of the events of this name that are not in the fact; None if there are none.
     """
 
     name: str

@@ -53,7 +53,7 @@ _LOOPED = 8
 class Unrolled:
     """The cell calls (one per time step) that one call of compiled code runs in sequence.
 
-    ``cell`` is ``lstm`` or ``gru``; ``cells`` is their number in the call with most of them.
+    ``cell`` is ``lstm`` or ``gru``; ``cells`` is the largest number of cells in one call.
     """
 
     cell: str
@@ -62,7 +62,7 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells in the call of compiled code with most of them; None for fewer than 8.
+    """Return the cells of the call of compiled code that runs most cells; None if fewer than 8.
 
     Cells are recognised by their matmul of the state (batch, hidden) with weights (hidden,
     gates · hidden).
@@ -86,7 +86,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
 
 
 def read_in_compiled(lane: Lane) -> int:
-    """Return the number of values that the host reads in one call of compiled code, at most."""
+    """Return the largest number of values that the host reads in one call of compiled code."""
     reads = lane.here & lane.events.is_one_of("name", "aten::_local_scalar_dense")
     region = compiled_regions(lane.events)[reads]
     region = region[region != NONE]
@@ -106,7 +106,10 @@ def _cell_of(shapes: str) -> str | None:
 
 
 def packed(lane: Lane) -> tuple[Fact, ...]:
-    """Return the time of layers over packed sequences that run step by step, in both passes."""
+    """Return the time of layers over packed sequences that run time step by time step.
+
+    The time includes the backward pass.
+    """
     return lane.spent_in(_step_by_step(lane), backward=True)
 
 
@@ -170,7 +173,7 @@ def _is_cast(kernel: str) -> bool:
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies with which recurrent layers change a layout, in both passes."""
+    """Return the copies by which recurrent layers and their gradients change a memory layout."""
     reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
     asked = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     asked &= reads[lane.parent]
@@ -179,7 +182,7 @@ def relaid(lane: Lane) -> tuple[Fact, ...]:
 
 
 def flattens(lane: Lane) -> bool:
-    """Return whether flatten_parameters was called (as recorded) and never flattened anything."""
+    """Return whether the profile has calls of flatten_parameters, none of which flattened."""
     frames = lane.events_named(_FLATTENING.search, "python")
     flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
     return bool(frames.any() and not flattened.any())
@@ -290,7 +293,10 @@ def looped_module(lane: Lane) -> tuple[str, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return name path -> runs per step, for paths with a loop or a recurrent layer's name."""
+    """Return {name path of ops or kernels: times per step}.
+
+    Only paths with a loop or the name of a recurrent layer are returned.
+    """
     times: dict[str, float] = {}
     for column in ("name", "op_name"):
         codes, texts = lane.events.texts(column)

@@ -30,7 +30,7 @@ _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
 
 @dataclass(frozen=True)
 class Gaps:
-    """The gaps before a device's kernels; a gap is 0 if something still ran.
+    """The gaps before a device's kernels: the idle time before each, 0 if other work still ran.
 
     ``kernels`` is the number of kernels per step, ``kernel_ns`` their median duration, ``gap_ns``
     the median gap. Per step, gaps of up to ``UNUSUAL`` medians sum to ``usual_ns``, all gaps to
@@ -86,7 +86,7 @@ def blocking_launches(lane: Lane) -> float:
 
 
 def asked(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls for which the lane waits.
+    """Return the blocking calls during which the lane waits.
 
     ``within`` is the op, range or Python function around the call.
     """
@@ -150,9 +150,10 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls in which the host waited for work that the idle device began late.
+    """Return the blocking calls in which the host waited while the idle device began work late.
 
-    The device had been idle before that work was launched. ``within`` is the op around the call.
+    The work was already launched, and the device had been idle before the launch. ``within`` is the
+    op around the call.
     """
     of = lane.stretches.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)

@@ -54,7 +54,7 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies; ``within`` is the outermost op that only calls the copy."""
+    """Return the copies; ``within`` is the outermost op whose only work is the copy."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -80,7 +80,7 @@ def _beneath(lane: Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, 
 
 
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
-    """Return the first matmul or layer that all steps call equally often, but with other shapes."""
+    """Return the first matmul or layer that all steps call equally often with unlike shapes."""
     if not lane.marked:
         return None
     events = lane.events
@@ -311,9 +311,9 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """Return the matmuls or layers that lose most time by denormals, with the loss of all.
+    """Return the matmuls or layers that lose most time by denormals; ``ns`` is the loss of all.
 
-    None for a device, and if fewer than 2 steps are marked.
+    Return None for a device, and if fewer than 2 steps are marked.
     """
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.causes import KINDS, shown
 from lstmprof.diagnose.certainty import EXPLAINED_SHARE
 from lstmprof.diagnose.certainty.pair import no_difference
 from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED
@@ -100,7 +100,7 @@ def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list
         delta_ns = _delta_ns(row)
         if abs(delta_ns) >= least:
             base = part_of_kind(row["kind"]).name
-            drawn.append(_bar(len(drawn), row["kind"], base, at, at + delta_ns))
+            drawn.append(_bar(len(drawn), shown(row["kind"]), base, at, at + delta_ns))
             at += delta_ns
     return [*drawn, _bar(len(drawn), slow, STEP, 0, ends[1])]
 

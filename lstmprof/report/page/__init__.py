@@ -210,7 +210,10 @@ _INCLUDED = {
 def _kinds() -> list[tuple[str, str]]:
     """Return (kind of time, its meaning) for all kinds."""
     meanings = ((kind, words, _INCLUDED.get(kind)) for kind, words in causes.KINDS.items())
-    return [(kind, f"{words}; {more}" if more else words) for kind, words, more in meanings]
+    return [
+        (causes.shown(kind), f"{words}; {more}" if more else words)
+        for kind, words, more in meanings
+    ]
 
 
 def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:

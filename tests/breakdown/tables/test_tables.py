@@ -138,6 +138,43 @@ def test_timings_leave_the_warm_up_out() -> None:
     assert (found.step_low_ns, found.step_high_ns) == (None, None)
 
 
+def test_few_profiled_steps_are_not_compared_with_steps_of_other_work() -> None:
+    facts = run_info({"profiled_wall_ns": [38, 16, 22]})
+    even, uneven = (measured(walls, warmup=0) for walls in ([20, 20, 20, 21], [12, 16, 24, 40]))
+    for walls, work_varies, known in [
+        (uneven, True, False),
+        (uneven, False, True),
+        (even, True, True),
+    ]:
+        found = timings(walls, facts, work_varies=work_varies)
+        assert found is not None
+        assert (found.inflation_share is not None) == known
+
+
+@pytest.mark.parametrize(
+    ("timed", "profiled", "warned"),
+    [
+        (1_256, 60_937, True),
+        (1_256, 2_000, False),  # 0.7 · 10⁶ · 2.7 ns: 2 ms of 100 ms
+        (40_000, 60_937, False),  # timed steps have them, too
+    ],
+)
+def test_page_faults_that_only_profiled_steps_have_are_a_warning_with_a_remedy(
+    timed: int, profiled: int, warned: bool
+) -> None:
+    table = measured([60_000_000] * 3, warmup=0)
+    place = table.column_names.index("minor_faults")
+    table = table.set_column(place, "minor_faults", pa.array([timed] * 3, pa.int64()))
+    facts = {"profiled_page_faults": [9, profiled, profiled], "profiled_wall_ns": [10**8] * 3}
+    found = timings(table, run_info(facts))
+    assert found is not None
+    warnings = [str(warning) for warning in found.warnings]
+    assert bool(warnings) == warned
+    for text in warnings:
+        assert "60,937 page faults" in text
+        assert "set MALLOC_TOP_PAD_=134217728 MALLOC_MMAP_THRESHOLD_=" in text
+
+
 def test_the_clean_step_is_the_step_and_what_iterations_took_beyond_it_is_lost() -> None:
     table = measured([8, 10, 12], warmup=0)
     found = timings(table, run_info({"workload": {"batch": 64}}), Span(5, 6, 7))

@@ -21,6 +21,7 @@ class Steps:
     """Notes what it is told."""
 
     functions = optimizers = 0
+    over = False
 
     def __init__(self) -> None:
         self.told: list[Any] = []

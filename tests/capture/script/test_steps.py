@@ -98,7 +98,7 @@ def test_an_optimizer_that_comes_later_ends_no_step() -> None:
     steps.ends("torch", other)
     assert calls == ["end", "begin"]
     (note,) = notes
-    assert note.startswith("calls of Generator are not counted as steps, those of Optimizer are;")
+    assert note.startswith("calls of Generator do not end a step")
 
 
 def test_what_follows_the_last_measured_step_is_left_alone() -> None:

@@ -131,7 +131,7 @@ def test_what_takes_the_time_in_each_and_no_count_that_is_none() -> None:
         facts={"implementation": "torch-nn-lstm"},
     )
     why = reason("matmul", layers, lstmcell)
-    assert in_order(why, "2 oneDNN layer ops take 132.0 ms", "baseline: 33 matmuls 61.0 ms")
+    assert in_order(why, "2 oneDNN layer ops take 132.0 ms", "baseline: 33 matmuls", "61.0 ms")
     assert " 3 matmuls" not in why  # 0.1 % of the time
     assert "none" not in why
 
@@ -196,7 +196,7 @@ def test_a_count_is_the_reason_where_so_many_less_would_save_it() -> None:
     for ops in (70, 90):
         slow = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=ops, name="slow")
         why = reason("dispatch", slow, few)
-        assert in_order(why, f"{ops} ops", "20.0 ms", "baseline: 61 ops 2.0 ms")
+        assert in_order(why, f"{ops} ops", "20.0 ms", "baseline: 61 ops", "2.0 ms")
 
 
 def test_a_count_of_what_takes_little_of_it_is_no_reason() -> None:
@@ -232,7 +232,7 @@ def test_a_copy_in_element_by_element_work_is_not_counted_there() -> None:
     assert "cop" not in reason("elementwise", optimizer)
 
 
-def test_copies_and_fills_of_memory_are_two_things() -> None:
+def test_copies_and_memsets_are_two_things() -> None:
     moved = run(
         contributor("busy", "layout", 2 * MS, "Memcpy DtoD (Device -> Device)"),
         contributor("busy", "memset", MS, "Memset (Device)"),
@@ -240,7 +240,7 @@ def test_copies_and_fills_of_memory_are_two_things() -> None:
         device=0,
     )
     why = reason("copy", moved)
-    assert in_order(why, "1 copy", "2.000 ms", "2 fills of memory", "500.0 µs each")
+    assert in_order(why, "1 copy", "2.000 ms", "2 memsets", "500.0 µs each")
 
 
 def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
@@ -259,8 +259,8 @@ def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
         device=0,
         marked=False,
     )
-    assert in_order(pace(once), "1 kernel launch", "10 per second", "1.000 ms", "gap", "1 ns")
-    assert in_order(pace(once), "gap", "1 ns", "96.000 ms")
+    assert in_order(pace(once), "1 kernel launch", "10 per second", "1.000 ms", "gap", "96.000 ms")
+    assert "1 ns" not in pace(once)
     assert "step" not in pace(once)
     assert pace(run(contributor("busy", "gemm", MS), device=0)) == ""
 
@@ -303,7 +303,7 @@ def test_work_that_overlaps_is_told_by_its_share_and_not_as_the_length_of_one() 
         name="fast",
     )
     why = reason("matmul", slow, fast)
-    assert in_order(why, "9 matmuls", "9.0 ms", "baseline: 9 matmuls 1.0 ms")
+    assert in_order(why, "9 matmuls", "9.0 ms", "baseline: 9 matmuls", "1.0 ms")
     assert "each" not in why
 
 
@@ -321,7 +321,7 @@ def test_a_long_one_among_many_is_told_against_a_faster_run_too() -> None:
     )
     why = reason("matmul", slow, fast)
     assert in_order(
-        why, "8 matmuls take 93.0 ms", "longest 93.000 ms", "baseline: 8 matmuls 0.008 ms"
+        why, "8 matmuls take 93.0 ms", "longest 93.000 ms", "baseline: 8 matmuls", "0.008 ms"
     )
 
 
@@ -337,7 +337,7 @@ def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> 
         name="fast",
     )
     why = reason("matmul", slow, fast)
-    assert in_order(why, "8 matmuls take 50.0 ms", "baseline: 8 matmuls 0.008 ms")
+    assert in_order(why, "8 matmuls take 50.0 ms", "baseline: 8 matmuls", "0.008 ms")
     assert "longest" not in why
 
 

@@ -176,6 +176,5 @@ def test_a_long_first_step_is_held_against_what_it_wins() -> None:
         profile(contributor("busy", "gemm", ns), step_ns=ns, facts=facts, name=name)
         for name, ns, facts in (("a", 20 * MS, first[0]), ("b", 30 * MS, first[1]))
     )
-    assert "the long first step of a (84,000.0 ms) pays off after 8,390 steps" in (
-        compare(fast, slow).notes
-    )
+    (note,) = (n for n in compare(fast, slow).notes if "84,000.0 ms" in n)
+    assert "8,390 steps" in note
