@@ -15,9 +15,12 @@ iterations (steps without a profiler):
   differ in their numbers of events; else the shortest one, if they mostly waited for a CPU.
 - The time of slots that at most half of the profiled steps have is added to the target, which then
   is at most the mean iteration.
+- If the sum of the slots is shorter than the target although the threads of the timed iterations
+  had their CPUs, a higher percentile is taken, at which the sum is the target. This happens if time
+  moves from slot to slot between the steps, because the profiler omits other ops in each step.
 - The cost per event has an upper limit (``MOST_TIMES``, ``MOST_RECORDING_NS`` of ``recording``). If
   the step is longer than the target even at this limit, it is scaled down to the target.
-- If the target is longer than the profiled steps (on a busy machine), the cost per event is
+- If the target is longer than the profiled steps on a busy machine, the cost per event is
   ``USUAL_TIMES`` its cost in a loop of one trivial call.
 - If other programs made the timed iterations wait for a CPU, the clean step is at most as long as
   these iterations without their waits (``undelayed_ns`` of ``timings``). An op of many milliseconds
@@ -221,6 +224,8 @@ def clean_lane(
         if iterations:
             timed = iterations.quantile_ns(usual, slots.of_some_steps_ns(times))
             most = iterations.undelayed_ns
+            if iterations.calm:
+                quantile, times = slots.raised(quantile, times, timed)
         off, recording = cost.off(times, timed, most, only_bound=starved)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - off) @ slots.share))

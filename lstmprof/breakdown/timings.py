@@ -234,6 +234,18 @@ class Iterations:
         return 1 - float(self._waits_ns.sum() / self.wall_ns.sum())
 
     @property
+    def calm(self) -> bool:
+        """Return whether the threads waited for CPUs for at most ``MOST_WAITED`` of the time.
+
+        Return False if that is unknown.
+        """
+        own_ns, others_ns = self._waits_ns, self.column("others_waited_ns")
+        if own_ns is None or (others_ns is None and not self._one_thread):
+            return False
+        waited_ns = own_ns.sum() + (0 if others_ns is None else others_ns.sum())
+        return bool(waited_ns <= MOST_WAITED * self.wall_ns.sum())
+
+    @property
     def undelayed_ns(self) -> float | None:
         """Return a low percentile of the iterations' wall times minus their waits for a CPU.
 
@@ -262,6 +274,9 @@ class Iterations:
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "energy per step by %s, over the counted iterations of the first round"
+#: If the threads of the timed iterations waited for CPUs for a larger share of the time, other
+#: programs disturbed these iterations. Chosen by hand.
+MOST_WAITED = 0.05
 #: Time that the median iteration lost is not mentioned below this share of the step.
 LEAST_LOST = 0.1
 _UNKNOWN = "an older lstmprof wrote the run, or the machine does not report this value"
@@ -407,7 +422,7 @@ def lost_in_words(
         return ""
     median = milliseconds(lost_ns + step_ns)
     evidence = []
-    if cpu_share is not None and cpu_share < 1:
+    if cpu_share is not None and cpu_share <= 0.99:
         evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
         evidence.append(f"other threads preempted it {preemptions:,.1f} times per step")

@@ -359,6 +359,22 @@ def test_long_ops_that_wait_for_a_cpu_in_every_step_take_what_they_run(
     assert lane.span.ns == pytest.approx(times * STEP_NS, rel=0.05)  # recording took the rest
 
 
+@pytest.mark.parametrize(("cpu_share", "extra"), [(1.0, 9), (0.96, 9), (0.9, 0)])
+def test_time_that_moves_from_op_to_op_counts_if_the_timed_steps_had_their_cpu(
+    cpu_share: float, extra: int
+) -> None:
+    events, windows = steps_of(lambda step, op: OP_NS * (10 if step % OPS == op else 1))
+    walls = timings([STEP_NS + 9 * OP_NS] * 20)
+    place = walls.schema.get_field_index("cpu_ns")
+    values = pa.array([round(cpu_share * (STEP_NS + 9 * OP_NS))] * 20, pa.int64())
+    walls = walls.set_column(place, "cpu_ns", values)
+    facts = {"source": CAPTURED, "device": "cpu", "threads": 1, "affinity": [0]}
+    lane = clean_lane(events, windows, None, measured_run(run_info(facts), walls))
+    assert lane.span.ns == pytest.approx(STEP_NS + extra * OP_NS, rel=0.1)  # minus recording
+    if extra:
+        assert parts(lane)["python"] == pytest.approx(OPS * GAP_NS, rel=0.1)
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(cpu_programs | gpu_programs, min_size=3, max_size=5), st.integers(0, 10**9))
 def test_no_part_is_negative_and_all_sum_to_the_step(

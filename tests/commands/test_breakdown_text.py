@@ -20,19 +20,23 @@ HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}
 
 
-def test_the_share_of_linked_activities_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("linked", "share"), [(1, "50"), (4, "80"), (9, None)])
+def test_the_share_of_linked_activities_is_printed_unless_it_is_large(
+    linked: int, share: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # host    [aten::mm---------------)
-    #           [L1-)  [L2-)
-    # device          [k1-)      [lost-)
+    #           [L0-)   …
+    # device          [k0-)  …        [lost-)
     rows = [
         row("op", "aten::mm", 0, 9000, **HOST),
-        row("runtime", "cudaLaunchKernel", 10, 20, **HOST, correlation_id=1),
-        row("runtime", "cudaLaunchKernel", 30, 40, **HOST, correlation_id=2),
-        row("kernel", "k1", 50, 60, **GPU, correlation_id=1),
-        row("kernel", "lost", 70, 80, **GPU, correlation_id=9),
+        row("kernel", "lost", 7000, 7010, **GPU, correlation_id=99),
     ]
+    for n in range(1, linked + 1):
+        at = 100 * n
+        rows += [
+            row("runtime", "cudaLaunchKernel", at + 10, at + 20, **HOST, correlation_id=n),
+            row("kernel", f"k{n}", at + 50, at + 60, **GPU, correlation_id=n),
+        ]
     events = annotated(table(rows), captured=False)
     (tmp_path / "mine").mkdir()
     links = dataclasses.asdict(coverage(events))
@@ -41,8 +45,9 @@ def test_the_share_of_linked_activities_is_printed(
     )
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
-    (linked,) = [line for line in said.splitlines() if line.startswith("mine: of 2 ")]
-    assert [word for word in linked.split() if word.isdigit()] == ["2", "50", "50"]
+    lines = [line for line in said.splitlines() if line.startswith("mine: of ")]
+    numbers = [[word for word in line.split() if word.isdigit()] for line in lines]
+    assert numbers == ([[str(linked + 1), share, share]] if share else [])
     assert any(line.startswith("Warning") for line in said.splitlines())
 
 

@@ -90,6 +90,7 @@ def test_launch_and_kernel_meet_on_one_clock(tmp_path: Path) -> None:
         ("while/body/MatMul:MatMul", {}, "op"),
         ("ThreadpoolListener::Record", {}, None),
         ("ExecutorState::Process", {}, None),
+        ("ExecutorDoneCallback", {}, None),
     ],
 )
 def test_host_kinds(name: str, stats: dict[str, Any], kind: str | None) -> None:

@@ -38,7 +38,7 @@ from lstmprof.events.schema import RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
 
 _NO_TOTAL = "the profile does not record the allocated total"
-_NO_CHANGE = "the profile has no individual allocations, or the row is of a line"
+_NO_CHANGE = "the profile has no individual allocations, or the row is about one line"
 COLUMNS = (
     RANK,
     Column.integer(
@@ -61,12 +61,13 @@ COLUMNS = (
     Column.integer(
         "peak_reserved_bytes",
         "largest memory that the allocator had reserved on the device",
-        "the profile does not record it, the allocator reserves nothing, or the row is of a line",
+        "the profile does not record it, the allocator reserves nothing, or the row is about one "
+        "line",
     ),
     Column.integer(
         "grown_bytes",
         "allocated memory at the end minus allocated memory at the beginning",
-        "the profile has neither totals nor individual allocations, or the row is of a line",
+        "the profile has neither totals nor individual allocations, or the row is about one line",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),
     Column.integer("allocated_bytes", "total size of the allocations", _NO_CHANGE),

@@ -21,6 +21,8 @@ _DIGITS = 3
 #: With ``--table ledger``, a run with at most this many lanes (devices of ranks) has a table for
 #: each lane. Other runs have one table with a row per lane.
 _LANES_EACH = 3
+#: From this share on, activities with a launch call and an op are not mentioned. Chosen by hand.
+_MOST_LINKED = 0.9
 #: A part of a step has its own row if it is among so many largest ones and at least this share of
 #: the step. ``--table ledger`` shows all parts.
 _PARTS, _LEAST_SHARE = 6, 0.01
@@ -156,13 +158,14 @@ def _lost(breakdown: Breakdown) -> list[str]:
 def _linked(breakdown: Breakdown) -> list[str]:
     """Return a list with a sentence about the device activities whose launch or op is known.
 
-    The list is empty if launch and op are each known for more than half of the activities.
+    The list is empty if launch and op are each known for at least ``_MOST_LINKED`` of the
+    activities; the others are usually copies that no op made.
     """
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
     shares = links.launched / links.activities, links.issued / links.activities
-    if min(map(round, shares)) == 1:
+    if min(shares) >= _MOST_LINKED:
         return []
     launched, issued = map(percent, shares)
     text = f"of {links.activities:,} GPU activities, {launched} have their launch call in the"

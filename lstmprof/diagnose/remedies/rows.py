@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.seen import Fact, Gaps
-from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import count, cropped, milliseconds, quantity, times_a_step
 
 #: Kinds of time that several rows have in common: ``HOST`` is time in which a device waits for its
@@ -168,6 +168,13 @@ def series_of_launches(finding: Finding) -> int | None:
         return None
     waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
     return gaps.usual_ns if 2 * gaps.usual_ns >= waits_ns else None
+
+
+def is_mostly_calls(profile: StepProfile) -> bool:
+    """Return whether dispatch and Python take at least half of the step."""
+    kinds = causes.by_kind(profile, causes.comparison_of(profile))
+    calling_ns = sum(total_ns(kinds[kind]) for kind in (causes.DISPATCH, causes.PYTHON))
+    return 2 * calling_ns >= profile.length_ns
 
 
 def kernels_and_gaps(gaps: Gaps) -> str:

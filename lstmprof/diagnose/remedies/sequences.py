@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.cells import one_time_step_per_call
@@ -25,10 +24,10 @@ from lstmprof.diagnose.remedies.rows import (
     Remedy,
     each,
     from_facts,
+    is_mostly_calls,
     often,
     total,
 )
-from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import count, number_of
 
@@ -232,10 +231,7 @@ def no_lstm(finding: Finding) -> Match | None:
     An LSTM runs as one op and so saves calls: nn.GRU with 64 units took 14.6 ms, nn.LSTM 9.7 ms. An
     nn.RNN with 256 units, whose time is mostly matmuls, gained nothing (PyTorch 2.13 on a CPU).
     """
-    profile = finding.slow
-    kinds = causes.by_kind(profile, causes.comparison_of(profile))
-    calling_ns = sum(total_ns(kinds[kind]) for kind in (DISPATCH, PYTHON))
-    if 2 * calling_ns < profile.length_ns:
+    if not is_mostly_calls(finding.slow):
         return None
     return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))
 

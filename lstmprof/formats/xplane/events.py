@@ -184,6 +184,7 @@ MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
+    "ExecutorDoneCallback",  # may last into the next step, after it has woken the step's thread
     ALLOCATION,
     FREE,
     "end: ",  # XLA on a CPU: marks the end of the instruction that it names

@@ -40,3 +40,23 @@ def test_other_kernels_are_none() -> None:
     assert (
         layers_of(kernels(0, "void mylstmnet_gemm()", "nvjet_tst_64x8", "elementwise_kernel")) == []
     )
+
+
+def ops(*names: str) -> list[Row]:
+    return [row("op", name, 10 * n, 10 * n + 8, **HOST) for n, name in enumerate(names)]
+
+
+def test_mxnets_rnn_op_is_a_layer_with_both_passes() -> None:
+    (layer,) = layers_of(ops("mxnet::RNN", "mxnet::FullyConnected", "mxnet::_backward_RNN"))
+    assert known(layer, "form", "framework", "op", "cell", "cells") == (
+        *("layer op", "mxnet", "mxnet::RNN", None, None),
+    )
+    assert known(layer, "forward_ns", "backward_ns") == (8, 8)
+
+
+def test_chainers_functions_are_cells_and_its_links_for_stacks_are_layers() -> None:
+    cells = ["chainer::LSTM", "chainer::Stack"] * 4 + ["chainer::LSTMBackward"] * 4
+    (loop,) = layers_of(ops(*cells))
+    assert known(loop, "form", "cell", "cells") == ("cell op", "lstm", 4)
+    (stack,) = layers_of(ops("chainer::NStepBiGRU", "chainer::LinearFunction"))
+    assert known(stack, "form", "op", "cell") == ("layer op", "chainer::NStepBiGRU", "gru")

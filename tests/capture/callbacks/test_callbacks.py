@@ -7,22 +7,15 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
+from capture.trainers import python_of_trainers
 
 import lstmprof as lp
 from lstmprof.capture.callbacks import metrics_of
-from lstmprof.capture.interpreters.environments import environment
-from lstmprof.errors import CaptureError
-from lstmprof.runs.directory import cache_folder
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = (
-    *("torch==2.13.0", "lightning>=2.5", "transformers[torch]>=4.50"),
-    *("tensorboard", "mlflow-skinny", "wandb"),
-)
 EXAMPLES = {
     "keras": """
 import keras, numpy as np, lstmprof as lp
@@ -81,13 +74,7 @@ def python_of(framework: str) -> str:
     if framework == "keras":
         pytest.importorskip("keras")
         return sys.executable
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    needed = [requirement.partition(";")[0].strip() for requirement in project["dependencies"]]
-    try:
-        made = environment([*needed, *PACKAGES], cache_folder() / "environments").made()
-    except CaptureError as fault:
-        pytest.skip(str(fault))
-    return str(made)
+    return python_of_trainers()
 
 
 @pytest.mark.measured

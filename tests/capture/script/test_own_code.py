@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from capture.trainers import python_of_trainers
 
 pytestmark = pytest.mark.measured
 PROGRAMS = Path(__file__).parents[2] / "own_code"
@@ -82,12 +83,13 @@ def named(folder: Path, name: str) -> dict[str, Any]:
 class Case:
     """A program, how it is run, and what is to be seen of it.
 
-    ``kind`` is the bottleneck that its mistake makes, ``remedy`` the first one of that finding.
+    ``kind`` is the bottleneck that its mistake makes, ``remedy`` the first one of that finding, and
+    ``fix`` a part of what it advises.
     Where the mistake makes two bottlenecks of about one size, ``kind`` is both with a comma
     between them: the machine decides which of them is larger.
     ``network`` is of its recurrent layer: cell, time steps, batch, inputs, hidden, layers and
-    directions; None if TensorFlow runs its loop eagerly, which no recogniser sees. ``cause`` is
-    what the verdict says, if it names a line of the program.
+    directions; None if no compiled function contains the loop, so that no recogniser sees it.
+    ``cause`` is what the verdict says, if it names a line of the program.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Case:
     argument: int = 60
     steps: int = 2
     cause: str = ""
+    fix: str = ""
 
 
 CASES = [
@@ -114,14 +117,43 @@ CASES = [
     Case("keras_batches", "keras", "dispatch", "one tf.function", None),
     Case("keras_tagger", "keras", "dispatch", "pad at the end", ("lstm", 14, 32, 16, 20, 1, 2), 20),
     Case("tf_tape", "tensorflow", "dispatch", "one tf.function", None),
-    Case("tf_function", "tensorflow", "compile", "trace once", ("lstm", 7, 8, 6, 16, 1, 1)),
+    Case(
+        *("tf_function", "tensorflow", "compile", "trace once", ("lstm", 7, 8, 6, 16, 1, 1)),
+        fix="pass epoch as a tensor",
+    ),
     Case(
         *("tf1_session", "tensorflow", "Python", None, ("lstm", 12, 8, 6, 16, 1, 1), 200),
         cause="tf1_session.py:40 sleeps (time.sleep)",
     ),
     Case("equinox_gru", "equinox", "dispatch", "jit the whole", ("gru", 12, 8, 2, 20, 1, 1), 200),
-    Case("haiku_text", "haiku", "compile", "trace once", ("lstm", None, 8, 30, 24, 1, 1)),
-    Case("flax_state", "flax", "compile", "trace once", ("lstm", 10, 8, 6, 20, 1, 1)),
+    Case(
+        *("haiku_text", "haiku", "compile", "trace once", ("lstm", None, 8, 30, 24, 1, 1)),
+        fix="keep the shape of text constant",
+    ),
+    Case(
+        *("flax_state", "flax", "compile", "trace once", ("lstm", 10, 8, 6, 20, 1, 1)),
+        fix="call jax.jit on train_step once",
+    ),
+    Case(
+        *("nnx_series", "flax.nnx", "compile", "trace once", ("lstm", None, 8, 6, 20, 1, 1)),
+        fix="keep the shape of series constant",
+    ),
+    Case(
+        *("lightning_series", "lightning", "Python,dispatch", "layer in one op"),
+        *(("lstm", 18, 8, 6, 20, 1, 1), 120),
+    ),
+    Case(
+        *("accelerate_records", "accelerate", "input", "workers"),
+        *(("lstm", 10, 8, 8, 24, 1, 1), 120),
+    ),
+    Case(
+        *("transformers_numbers", "transformers", "dispatch", "whole sequence in one call"),
+        *(("lstm", 1, 8, 6, 20, 1, 1), 120),
+    ),
+    Case(
+        *("haiku_eager", "haiku", "compile", "jit the whole", None),
+        fix="put one jax.jit around the whole step",
+    ),
     Case(
         *("jax_sgd", "jax", "Python", None, ("lstm", 12, 8, 6, 20, 1, 1), 200),
         cause="jax_sgd.py:49 sleeps (time.sleep)",
@@ -149,9 +181,14 @@ def test_a_training_that_ends_early_has_the_sizes_of_its_own_steps(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path: Path) -> None:
-    pytest.importorskip(case.needs)
+    python: tuple[str, ...] = ()
+    if case.needs in ("lightning", "accelerate", "transformers"):
+        python = ("--python", python_of_trainers())
+    else:
+        pytest.importorskip(case.needs)
     plan = ("--timed", 4, "--warmup", 1, "--steps", case.steps, "--then", "stop", "--quiet")
-    ended = ran(tmp_path, "run", PROGRAMS / f"{case.name}.py", *plan, "--", case.argument)
+    script = PROGRAMS / f"{case.name}.py"
+    ended = ran(tmp_path, "run", script, *python, *plan, "--", case.argument)
     assert ended.returncode == 0, ended.stderr
     first = named(tmp_path, case.name)
     if case.cause:
@@ -159,6 +196,7 @@ def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path
     remedies = [remedy["name"] for remedy in first["remedies"]]
     assert first["kind"] in case.kind.split(",")
     assert next(iter(remedies), None) == case.remedy
+    assert not case.fix or case.fix in first["remedies"][0]["fix"]
     table = ran(
         *(tmp_path, "breakdown", f"traces/{case.name}", "--table", "layers", "--format", "json")
     )

@@ -28,17 +28,18 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels of one library, by kernel name; ``a_cell``: one kernel runs one cell.
+    """Recurrent kernels or ops of one library, by name; ``a_cell``: one kernel or op is one cell.
 
-    Used for profiles that have only kernels: from Nsight Systems, nvprof, or of the GPU only.
-    Kernel names show the cell and the pass (``_fp``, ``_bp``), but not where a call begins, and no
-    sizes.
+    Names show the cell and the pass (``_fp``, ``Backward``), but not where a call begins, and no
+    sizes. Kernels count if no recorded op launched them: in profiles that have only kernels, from
+    Nsight Systems, nvprof, or of the GPU only.
     """
 
     form: str
     framework: str
     library: str | None
     pattern: re.Pattern[str]
+    kind: str = "kernel"
     a_cell: bool = False
 
 
@@ -58,17 +59,20 @@ _FAMILIES = (
         re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)"),
         a_cell=True,
     ),
+    _Family(LAYER_OP, "mxnet", None, re.compile(r"^mxnet::(?:_backward_)?RNN$"), "op"),
+    _Family(LAYER_OP, "chainer", None, re.compile(r"^chainer::NStep\w+"), "op"),
+    _Family(CELL_OP, "chainer", None, re.compile(r"^chainer::S?LSTM(?:Backward)?$"), "op", True),
 )
 _CELL = re.compile(r"(?i)lstm|gru")
 _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
-def kernel_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call per step and device for the recurrent kernels that no recorded op launched."""
-    kernels = events.is_kind("kernel") & (events.rows_named("op_id") == NONE)
+def named_calls(events: EventTable) -> Iterator[Call]:
+    """Yield a call per step and device for the recurrent kernels and ops of each family."""
+    unlaunched = events.rows_named("op_id") == NONE
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
-        rows = np.flatnonzero(kernels & named)
+        rows = np.flatnonzero(events.is_kind(family.kind) & unlaunched & named)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", "device", "step"))
         for members in Groups(*keys).members() if len(rows) else ():
             yield from _call(events, family, rows[members])
@@ -111,7 +115,7 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     xla_calls,
     pytensor_calls,
     onnx_calls,
-    kernel_calls,
+    named_calls,
 )
 #: A profile of several ranks with more events than ``KEPT_ROWS`` is searched in parts of this many
 #: events, to limit memory.

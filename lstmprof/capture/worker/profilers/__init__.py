@@ -37,8 +37,8 @@ class Profiler:
 
     @property
     def starts_late(self) -> bool:
-        """Return whether a session may lose its first kernels; then it begins with a step without
-        ranges.
+        """Return whether a session begins with a step without ranges, because its first step may
+        lose kernels or takes much longer than the others.
         """
         return False
 
