@@ -46,7 +46,8 @@ takes when nothing disturbs it. The brackets after a ratio of ours are its 95 % 
 - *Needs a GPU*: no run of ours has this ratio. The number in brackets is the number of a command,
   listed at the end of the section, that measures it.
 
-*Likely* before a verdict means that a part of our interval would give another verdict.
+*Likely* before a verdict means that the 95 % interval of our ratio also contains ratios with
+another verdict.
 
 **What we expect on a GPU.** An LSTM written as a loop runs n ops in each of T time steps, and each
 op launches at least one kernel. The host needs {launch} µs for a launch (median on an NVIDIA
@@ -104,7 +105,7 @@ def _section(part: Part, claims: Sequence[Claim], runs: Sequence[lp.Run]) -> Ite
         yield from (f"- {reason.removeprefix('Why: ')}" for reason in reasons)
         yield ""
     asked = ", ".join(f"`python -m analyses.{name} traces/`" for name in part.questions)
-    yield from (f"To see each ratio of ours with its runs: {asked}", "")
+    yield from (f"To see the runs behind each ratio that we measured: {asked}", "")
     if commands:
         needing = f"the {len(open_)} claims that need a GPU"
         yield from (f"<details><summary>Commands that measure {needing}</summary>", "")

@@ -2,7 +2,7 @@
 
 Two numbers agree if they differ by at most a quarter. The studies ran on other machines with other
 versions, and they round, so a closer match would be chance. A verdict is likely, not measured, if
-part of our interval would give the other verdict.
+the 95 % interval of our ratio also contains ratios with the other verdict.
 """
 
 from __future__ import annotations

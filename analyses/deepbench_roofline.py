@@ -129,9 +129,9 @@ def _why(small: pd.Series, large: pd.Series) -> str:
         return ""
     return (
         f"{small.network} and {large.network}: on our CPU, these layers reach "
-        f"{percent(small.peak_share)} and {percent(large.peak_share)} of the speed of the fastest "
-        f"matmul. On the study's GPU they computed {small.their_tflops:.2f} and "
-        f"{large.their_tflops:.2f} TFLOP/s in the forward pass"
+        f"{percent(small.peak_share)} and {percent(large.peak_share)} of the FLOP/s of the fastest "
+        "matmul that we measured on it. On the study's GPU they computed "
+        f"{small.their_tflops:.2f} and {large.their_tflops:.2f} TFLOP/s in the forward pass"
     )
 
 
@@ -147,8 +147,8 @@ def conclusion(rows: pd.DataFrame) -> str:
     share = rows.peak_share.dropna()
     return (
         f"{found}. On one CPU thread it makes the step {min(ours):.1f} to {max(ours):.1f} times as "
-        f"long, because even a small batch reaches {percent(share.min())} or more of the speed of "
-        "the fastest matmul"
+        f"long, because even a small batch reaches {percent(share.min())} or more of the FLOP/s of "
+        "the fastest matmul that we measured"
     )
 
 

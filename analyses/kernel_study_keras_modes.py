@@ -94,8 +94,9 @@ def _why(lines: pd.DataFrame) -> str:
     rest = [((side.step_ms - side.product_ms) / side.ops).median() * 1e3 for side in (one, two)]
     return (
         f"mode 1 runs {ops[0]:.3g} ops per time step, and mode 2 runs {ops[1]:.3g}. Matmuls take "
-        f"{percent(products[0])} and {percent(products[1])} of their steps; everything else takes "
-        f"{rest[0]:.1f} and {rest[1]:.1f} µs per op. On a GPU, each of these ops is a launch"
+        f"{percent(products[0])} of a step in mode 1, and {percent(products[1])} in mode 2. The "
+        f"rest of the step, divided by the number of all ops, is {rest[0]:.1f} µs in mode 1 and "
+        f"{rest[1]:.1f} µs in mode 2. On a GPU, each of these ops is a launch"
     )
 
 

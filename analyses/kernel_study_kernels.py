@@ -30,6 +30,12 @@ SIZES = (
 KERAS, TORCH = ("keras-lstm", "fp32"), ("torch-nn-lstm", "fp32")
 #: A ratio above which one of two is "far slower" or has "many more"; the study gives no limit.
 FAR = 2.0
+#: What Keras's layer does in each mode of the study.
+_MODES = {
+    "TF mode 0": "its defaults",
+    "TF mode 1": "many small matmuls",
+    "TF mode 2": "few large matmuls",
+}
 #: The curves of the chart: over, under.
 COMPARED = {
     "Keras mode 1 over mode 2": (("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")),
@@ -150,7 +156,7 @@ def _why(line: dict[Hashable, str]) -> str:
     if "amp" in line["second_precision"]:
         share = (second.cast_ms / second.step_ms).median()
         faster = second.product_ms.sum() / first.product_ms.sum()
-        loop = ". Mode 0 is a loop on a CPU, which casts in every time step"
+        loop = ". On a CPU, mode 0 loops over the time steps, and casts in each of them"
         return (
             f"{line['second']}: casts take {percent(share)} of a step (median). All matmuls "
             f"together take {faster:.2f}× as long in bf16 as in fp32, on a CPU with bf16 matmul "
@@ -158,9 +164,15 @@ def _why(line: dict[Hashable, str]) -> str:
         )
     per_step = [(side.ops / side.time_steps).median() for side in (first, second)]
     return (
-        f"{line['first']} vs {line['second']}: they run {per_step[0]:.3g} and {per_step[1]:.3g} "
-        "ops per time step, without the very short ops that TensorFlow's profile omits"
+        f"{_in_words(line['first'])} runs {per_step[0]:.3g} ops per time step, and "
+        f"{_in_words(line['second'])} runs {per_step[1]:.3g}. These counts are too low, because "
+        "TensorFlow's profiler omits very short ops"
     )
+
+
+def _in_words(name: str) -> str:
+    """Return the study's name of an implementation, with its meaning if it is a mode of Keras."""
+    return f"{name} (Keras's layer with {_MODES[name]})" if name in _MODES else name
 
 
 def _from_sweep(claim: Claim) -> Claim:

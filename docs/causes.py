@@ -35,8 +35,10 @@ Each entry has these lines:
 - **Saves:** the time per step that the fix saves: an upper bound for a GPU, about this time for a
   CPU. It is unknown if no profile shows this time. "Minus the time of …" names the work that
   replaces the slow work.
-- **Example:** a profile in which lstmprof found the cause, with the evidence that it printed.
-  "The fix: 15.3 → 2.7 ms per step" is the length of a step before and after the fix.
+- **Example:** a profile in which lstmprof found the cause, with the evidence that it printed. A
+  "generated profile" is computed by lstmprof's tests, not measured. "The fix: 15.3 → 2.7 ms per
+  step" is the length of a step before and after the fix. "In another program" means that these
+  steps are not those of the profile: a program with the same mistake and other sizes was timed.
 
 These terms recur:
 

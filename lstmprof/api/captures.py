@@ -130,7 +130,8 @@ def recommend(
         precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default that of
             ``like``, or ``"fp32"``.
         mode: ``"train"`` or ``"forward"``; by default that of ``like``, or ``"train"``.
-        threads: number of CPU threads; by default that of ``like``, or as for ``capture``.
+        threads: number of CPU threads; by default that of ``like``, or 1 on a CPU and the number of
+            available CPUs on a GPU.
         quick: stop after the first round.
         minutes: time in minutes after which no measurement starts; a running one finishes.
         out: folder for the runs; by default a folder in lstmprof's cache.

@@ -86,10 +86,10 @@ def table(
             ``["implementation", "hidden"]``; by default the implementation. If several runs fall
             into one cell, the rows are split by the properties in which these runs differ.
         columns: properties with one column per value.
-        value: content of a cell: ``"step ± interval"`` (clean step), ``"step"``, ``"median"``,
-            ``"mean ± std"`` (of the timed iterations), ``"slowdown"`` (step divided by that of the
-            fastest comparable run), ``"samples/s"`` or ``"first step"``; several are joined by
-            commas.
+        value: content of a cell: ``"step ± interval"`` (clean step, see ``Run.step_ms``, and its
+            95 % interval), ``"step"`` (clean step alone), ``"median"``, ``"mean ± std"`` (of the
+            timed iterations), ``"slowdown"`` (step divided by that of the fastest comparable run),
+            ``"samples/s"`` or ``"first step"``; several are joined by commas.
 
     Raises:
         UsageError: a name is not valid, no run was timed, or two runs differ in no property.

@@ -85,7 +85,8 @@ class Run:
 
         Raises:
             RunError: a file of the run is missing or damaged.
-            UsageError: ``step_range`` is not a regular expression or matches no host range.
+            UsageError: the run's ``step_range`` is not a regular expression or matches no range on
+                the CPU.
         """
         return break_down(
             self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts", "collectives")

@@ -55,7 +55,8 @@ VERDICTS = (
 class Diagnoses(tuple[Diagnosis, ...]):
     """A tuple of diagnoses; ``lp.diagnose`` returns it for several runs.
 
-    ``repr`` shows up to three verdicts in full, and more as one line each.
+    ``repr`` shows the verdicts in full if there are at most three. If there are more, it shows one
+    line per verdict, and at most 30 lines.
     """
 
     __slots__ = ()
@@ -160,6 +161,7 @@ def diagnose(
 
     - ``diagnose(run)`` returns a ``Diagnosis``: what takes the time of the run's step.
     - ``diagnose(a, b)`` returns a ``Diagnosis``: why the slower run is slower.
+    - ``diagnose(a, b, c)`` returns ``Diagnoses``: each run is compared with the fastest one.
     - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``. Each run is compared
       with the fastest comparable run; the run with the largest slowdown comes first. A run without
       a comparable run is diagnosed on its own.
@@ -167,7 +169,7 @@ def diagnose(
     If a path leads to only one diagnosis, that ``Diagnosis`` is returned.
 
     Args:
-        runs: runs or paths. ``diagnose(a, b)`` always compares a and b, and raises an error if they
+        runs: runs or paths. ``diagnose(a, b)`` and ``diagnose(a, b, c)`` raise an error if the runs
             are not comparable; ``diagnose([a, b])`` then diagnoses each on its own.
         across: settings in which runs may differ and still be compared, such as ``["threads"]``; by
             default workload, precision, mode, device, threads and seed must agree.

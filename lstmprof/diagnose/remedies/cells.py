@@ -619,7 +619,7 @@ UNROLL_THE_LOOP = Remedy(
         "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
     ),
     example=Example(
-        of="lax.scan over 8 time steps on a GPU (a simulated program)",
+        of="lax.scan over 8 time steps on a GPU (a generated profile)",
         seen="the body of a loop runs 16 times per step; the median kernel takes 3.0 µs, and the "
         "median idle gap before a kernel takes 30.0 µs",
     ),
@@ -639,7 +639,7 @@ LOOP_WITHOUT_THE_HOST = Remedy(
         "https://github.com/pytorch/rl/pull/4160",
     ),
     example=Example(
-        of="a compiled while_loop of 16 iterations (a simulated program)",
+        of="a compiled while_loop of 16 iterations (a generated profile)",
         seen="one call of compiled code reads 17 values from the GPU",
         gain="204 → 11 ms with a CUDA graph in pytorch/rl#4217",
     ),

@@ -280,7 +280,7 @@ FUSE_ELEMENTWISE = Remedy(
     decide=unfused,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
-        of="12 elementwise ops in a row (a simulated program)",
+        of="12 elementwise ops in a row (a generated profile)",
         seen="12 elementwise kernels per step, none of them made by a compiler",
     ),
 )

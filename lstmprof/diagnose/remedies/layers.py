@@ -313,7 +313,7 @@ FLATTEN_PARAMETERS = Remedy(
         "https://github.com/pytorch/pytorch/issues/3751",
     ),
     example=Example(
-        of="nn.LSTM on cuDNN with eight separate weight arrays (a simulated program)",
+        of="nn.LSTM on cuDNN with eight separate weight arrays (a generated profile)",
         seen="aten::_cudnn_rnn copies its weights 8 times per step",
     ),
 )
@@ -331,7 +331,7 @@ FLATTEN_ONCE = Remedy(
     ),
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
     example=Example(
-        of="flatten_parameters() in every forward pass (a simulated program)",
+        of="flatten_parameters() in every forward pass (a generated profile)",
         seen="flatten_parameters() makes copies 8 times per step",
     ),
 )
@@ -350,7 +350,7 @@ CAST_WEIGHTS_ONCE = Remedy(
         "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
     ),
     example=Example(
-        of="nn.LSTM under autocast on cuDNN (a simulated program)",
+        of="nn.LSTM under autocast on cuDNN (a generated profile)",
         seen="aten::_cudnn_rnn casts its weights 8 times per step",
     ),
 )
@@ -369,7 +369,7 @@ BFLOAT16_ON_CUDNN = Remedy(
         "https://github.com/pytorch/pytorch/issues/116925",
     ),
     example=Example(
-        of="nn.LSTM in bfloat16 without cuDNN (a simulated program)",
+        of="nn.LSTM in bfloat16 without cuDNN (a generated profile)",
         seen="aten::lstm runs its 10 time steps op by op",
     ),
 )

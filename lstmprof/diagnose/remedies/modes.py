@@ -188,7 +188,7 @@ NO_DEBUGGING = Remedy(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     ),
     example=Example(
-        of="launch calls that wait for their kernels (a simulated program)",
+        of="launch calls that wait for their kernels (a generated profile)",
         seen="22 launches per step return only after their kernel has ended",
     ),
 )
@@ -237,7 +237,7 @@ NO_GRADIENT_HOOKS = Remedy(
     example=Example(
         of="statistics of every gradient in Tensor.register_hook, PyTorch 2.13 on a CPU",
         seen="hooks run aten::is_nonzero and other ops 480 times per step (22.0 ms)",
-        gain="19.1 → 17.5 ms per step",
+        gain="19.1 → 17.5 ms per step, in another program",
     ),
 )
 COMPUTE_ONCE = Remedy(
@@ -281,7 +281,7 @@ NO_TORCHSCRIPT = Remedy(
     example=Example(
         of="an LSTM written by hand in torch.jit.script, PyTorch 2.13 on a CPU",
         seen="40 backward graphs of TorchScript take 104.4 ms per step",
-        gain="15.1 → 7.0 ms per step",
+        gain="15.1 → 7.0 ms per step, in another program",
     ),
 )
 LEAVE_UNFILLED = Remedy(

@@ -206,7 +206,7 @@ PROFILE_LATER = Remedy(
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
     example=Example(
-        of="a program that launches its first kernel in the profiled steps (a simulated program)",
+        of="a program that launches its first kernel in the profiled steps (a generated profile)",
         seen="the first cudaLaunchKernel took 5.005 ms, later calls took 4.0 µs",
     ),
 )

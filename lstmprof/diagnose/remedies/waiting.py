@@ -322,7 +322,7 @@ COMPUTE_ON_THE_DEVICE = Remedy(
         "https://docs.jax.dev/en/latest/async_dispatch.html",
     ),
     example=Example(
-        of="random numbers drawn on the CPU in each step (a simulated program)",
+        of="random numbers drawn on the CPU in each step (a generated profile)",
         seen="aten::normal_ computes on the CPU once per step",
     ),
 )
@@ -338,7 +338,7 @@ RECORD_FRAMES = Remedy(
     decide=hidden_python,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
     example=Example(
-        of="a step that sleeps before its kernels (a simulated program)",
+        of="a step that sleeps before its kernels (a generated profile)",
         seen="the profile has no Python frames",
     ),
 )
@@ -359,7 +359,7 @@ ASK_FOR_NO_VALUE = Remedy(
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
-        of=".item() in each of 20 time steps (a simulated program)",
+        of=".item() in each of 20 time steps (a generated profile)",
         seen="aten::item runs 20 times per step",
     ),
 )
@@ -403,7 +403,7 @@ PIN_MEMORY = Remedy(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
     ),
     example=Example(
-        of="a batch copied from pageable memory (a simulated program)",
+        of="a batch copied from pageable memory (a generated profile)",
         seen="copies from or to pageable memory take 0.200 ms per step",
     ),
 )
@@ -501,7 +501,7 @@ GROUP_BY_LENGTH = Remedy(
     decide=late_in_turn,
     sources=("https://github.com/huggingface/transformers/issues/47340",),
     example=Example(
-        of="two ranks, each of which is late in every second step (a simulated job)",
+        of="two ranks, each of which is late in every second step (a generated profile)",
         seen="in collectives, this rank waits 0.400 ms per step for a late rank",
     ),
 )
