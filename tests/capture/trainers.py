@@ -11,8 +11,10 @@ from lstmprof.capture.interpreters.environments import environment
 from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
-PACKAGES = ("torch==2.13.0", "lightning>=2.5", "transformers[torch]>=4.50", "tensorboard")
-LOGGER = "mlflow-skinny"
+PACKAGES = (
+    *("torch==2.13.0", "lightning>=2.5", "transformers[torch]>=4.50"),
+    *("tensorboard", "mlflow-skinny", "wandb"),
+)
 
 
 def python_of_trainers() -> str:
@@ -21,7 +23,7 @@ def python_of_trainers() -> str:
     words = project["project"]["dependencies"]
     needed = [requirement.partition(";")[0].strip() for requirement in words]
     try:
-        made = environment([*needed, *PACKAGES, LOGGER], cache_folder() / "environments").made()
+        made = environment([*needed, *PACKAGES], cache_folder() / "environments").made()
     except CaptureError as fault:
         pytest.skip(str(fault))
     return str(made)

@@ -8,16 +8,25 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from lstmprof.capture.interpreters.environments import environment
+from lstmprof.errors import CaptureError
+from lstmprof.runs.directory import cache_folder
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with mkdocs")
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
+#: What the workflow gives to the action.
+(INPUTS,) = (
+    step["with"] for step in WORKFLOW["jobs"]["step-time"]["steps"] if step.get("uses") == "./"
+)
 SAMPLES = ROOT / "traces"
 #: GitHub's command line, which is not here: a run with an artifact, and a comment that is kept.
 GH = """#!/bin/bash
@@ -100,13 +109,48 @@ def test_the_steps_compare_comment_and_fail(
 
 
 @pytest.mark.measured
-def test_the_action_records_a_script_or_a_capture(folder: Path) -> None:
+@pytest.mark.parametrize("script", ["train.py", ""])
+def test_the_action_records_a_script_or_the_workflow_s_capture(script: str, folder: Path) -> None:
     pytest.importorskip("torch")
     code = (ROOT / "tests" / "own_code" / "torch_words.py").read_text("utf-8")
     (folder / "train.py").write_text(code, encoding="utf-8")
-    done = run("Record", folder, SCRIPT="train.py", CAPTURE="")
+    done = run("Record", folder, SCRIPT=script, CAPTURE="" if script else INPUTS["capture"])
     assert done.returncode == 0, done.stderr
-    assert (folder / "lstmprof-runs" / "train" / "run.json").is_file()
+    (record,) = (folder / "lstmprof-runs").glob("*/run.json")
+    assert (record.parent.name == "train") == bool(script)
+
+
+def test_the_workflow_builds_a_wheel_that_answers(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = [requirement.partition(";")[0].strip() for requirement in project["dependencies"]]
+    try:
+        made = environment([*needed, "hatchling>=1.26"], cache_folder() / "environments").made()
+    except CaptureError as fault:
+        pytest.skip(str(fault))
+    new = tmp_path / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(new)], check=True)
+    (packages,) = new.glob("lib/*/site-packages")
+    (there,) = made.parents[1].glob("lib/*/site-packages")
+    (packages / "needed.pth").write_text(f"{there}\n", encoding="utf-8")
+    unseen = shutil.ignore_patterns("__pycache__", ".*", "build", "dist")
+    for name in ("lstmprof", "docs", "traces"):
+        shutil.copytree(ROOT / name, tmp_path / "clone" / name, ignore=unseen)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / "clone")
+    path = f"{new / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PATH": path}
+    for step in (step for step in WORKFLOW["jobs"]["wheel"]["steps"] if "run" in step):
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=tmp_path / "clone",
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (step, done.stderr)
+    assert "a loop of 20 cells per step" in done.stdout
+    assert str(packages / "lstmprof" / "samples") in done.stdout
 
 
 def test_no_expression_reaches_a_shell_but_through_its_environment() -> None:
@@ -122,5 +166,4 @@ def test_the_workflow_runs_the_steps_of_the_script_of_ci() -> None:
     steps = [line for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
     jobs = WORKFLOW["jobs"]
     assert [step["run"] for step in jobs["test"]["steps"] if "run" in step] == steps
-    inputs = next(step["with"] for step in jobs["step-time"]["steps"] if step.get("uses") == "./")
-    assert set(inputs) <= set(ACTION["inputs"])
+    assert set(INPUTS) <= set(ACTION["inputs"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ trainer = L.Trainer(max_epochs=1, accelerator="cpu", logger=logger, enable_progr
 trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(1600, 16), batch_size=8))
 """,
     "transformers": """
-import time, mlflow, torch, transformers, lstmprof as lp
+import time, mlflow, torch, transformers, wandb, lstmprof as lp
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -59,7 +60,7 @@ class Data(torch.utils.data.Dataset):
         return {"x": torch.ones(20, 16)}
 args = transformers.TrainingArguments("out", use_cpu=True, report_to=["tensorboard"],
     num_train_epochs=1, logging_steps=1000, save_strategy="no", disable_tqdm=True)
-with mlflow.start_run():
+with mlflow.start_run(), wandb.init(mode="offline"):
     callback = lp.transformers.Profile("traces/mine")
     transformers.Trainer(Model(), args, train_dataset=Data(), callbacks=[callback]).train()
 """,
@@ -110,6 +111,10 @@ def test_a_callback_writes_a_run_that_names_the_mistake(framework: str, tmp_path
     if framework == "transformers":
         (logged,) = (tmp_path / "mlruns").rglob("metrics/lstmprof/step_ms")
         assert logged.read_text().split()[1] == step_ms
+        (kept,) = tmp_path.rglob("run-*.wandb")  # W&B's log of an offline run
+        assert {b"lstmprof/step_ms", step_ms.encode()} <= set(
+            re.findall(rb"[\w./]+", kept.read_bytes())
+        )
 
 
 def test_metrics_are_the_step_time_and_the_shares_of_the_diagnosis() -> None:
