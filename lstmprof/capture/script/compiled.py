@@ -58,7 +58,7 @@ class Program:
             result = run(*call.args, **call.kwargs)
         finally:
             names.pop()
-        if notes:
+        if notes and self._again.count(call.function) != before:
             with contextlib.suppress(Exception):  # an argument of an unusual kind
                 self._again.called(name, call, before)
         if not names and name in self._trained_by:
