@@ -54,8 +54,8 @@ _BEFORE, _ENGINE, _NO_PYTHON = "(before the snapshot's history)", "(backward)", 
 _ENGINE_FRAME = "torch::autograd::Engine::"
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<frozen ")
 _HISTORY = "call torch.cuda.memory._record_memory_history() before the first step"
-#: Bytes of memory that an empty dict takes, with its place on the stack (CPython 3.11).
-_OBJECT_BYTES = 88
+#: Least bytes of memory that a dict, list or tuple takes.
+_OBJECT_BYTES = 56
 #: Numbers of the file; sums of them fit into float64 without rounding.
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**52)]
 
