@@ -101,7 +101,7 @@ def _threads(size: int, file: Path) -> None:
 
 
 def _pickled_lists(size: int, file: Path) -> None:
-    file.write_bytes(b"\x80\x04" + b"]" * size)
+    file.write_bytes(gzip.compress(b"\x80\x04" + b"]" * size))
 
 
 def _zeros(size: int, file: Path) -> None:
@@ -197,7 +197,7 @@ BOMBS = (
     Bomb("JSON: long names", _long_names, _ALL),
     Bomb("JSON: deep arguments", _deep_arguments, _ALL),
     Bomb("JSON: many threads", _threads, _ALL),
-    Bomb("pickle: empty lists", _pickled_lists),
+    Bomb("pickle: empty lists, gzipped", _pickled_lists),
     Bomb("gzip: zeros", _zeros),
     Bomb("XPlane: equal events, gzipped", _xplane_events),
     Bomb("XPlane: events of many stats, gzipped", _xplane_stats),
