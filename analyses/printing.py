@@ -15,7 +15,7 @@ import lstmprof as lp
 from analyses import title
 from analyses.claims import Claim, Measured, number
 from lstmprof.errors import LstmprofError
-from lstmprof.runs.run import is_run, places_in
+from lstmprof.runs.run import is_run, run_folders_in
 
 #: Text for unknown values.
 UNKNOWN = "–"
@@ -56,7 +56,7 @@ def _folders_of_runs(folder: Path) -> list[Path]:
     if not folder.is_dir() or is_run(folder):
         return []
     inner = [place for place in sorted(folder.iterdir()) if place.is_dir() and not is_run(place)]
-    return [place for place in inner if not place.name.startswith(".") and places_in(place)]
+    return [place for place in inner if not place.name.startswith(".") and run_folders_in(place)]
 
 
 def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from lstmprof.runs.run import Run, is_run, open_run, places_in, runs_in, write_info
+from lstmprof.runs.run import Run, is_run, open_run, run_folders_in, runs_in, write_info
 
 #: Folder in traces/ with the networks of published studies.
 STUDIES = "studies"
@@ -146,7 +146,9 @@ def samples(traces: Path = TRACES) -> list[Path]:
         line[len(begin) : -1] for line in ignored if line.startswith(begin) and line[-1] == "/"
     ]
     places = [traces / name for name in sorted(named)]
-    return [run for place in places for run in ([place] if is_run(place) else places_in(place))]
+    return [
+        run for place in places for run in ([place] if is_run(place) else run_folders_in(place))
+    ]
 
 
 def sample_name(name: str, dropped: Sequence[str]) -> str:

@@ -106,7 +106,7 @@ def _facts() -> Iterator[str]:
     yield "| field | column in SQL | type | unit | meaning | null when |"
     yield "|---|---|---|---|---|---|"
     for fact in facts():
-        yield _row(f"`{fact.place}` | `{fact.column.name}`", fact.column)
+        yield _row(f"`{fact.field_path}` | `{fact.column.name}`", fact.column)
     yield ""
 
 

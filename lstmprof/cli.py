@@ -17,7 +17,7 @@ import click
 
 from lstmprof import __version__
 from lstmprof.commands import VERBS
-from lstmprof.errors import CacheWarning, LstmprofError, of_system, one_line, unknown_name
+from lstmprof.errors import CacheWarning, LstmprofError, one_line, system_error, unknown_name
 from lstmprof.host import streams
 
 _INTERRUPTED = "interrupted; no partial output was left"
@@ -69,7 +69,7 @@ class TerminatedError(BaseException):
 
 def run(arguments: list[str]) -> int:
     """Run the command line with ``arguments``, and return the exit code."""
-    with streams.guarded(), _warnings_told():
+    with streams.guarded(), _warnings_printed():
         try:
             code = cli.main(arguments, prog_name="lstmprof", standalone_mode=False)
             sys.stdout.flush()
@@ -79,27 +79,29 @@ def run(arguments: list[str]) -> int:
         except BrokenPipeError:  # the program that reads the output (head, less) has closed it
             return 1
         except (Exception, KeyboardInterrupt, TerminatedError) as error:
-            return _told(error)
+            return _exit_code_of(error)
     return code if isinstance(code, int) else 0
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
+def _warnings_printed() -> Iterator[None]:
     """Print lstmprof's CacheWarnings like errors: one line, without file and line of the code."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
-        def told(message: Warning | str, category: type[Warning], *where: Any, **file: Any) -> None:
+        def print_warning(
+            message: Warning | str, category: type[Warning], *where: Any, **file: Any
+        ) -> None:
             if issubclass(category, CacheWarning):
                 print(f"lstmprof: warning: {one_line(str(message))}", file=sys.stderr)
             else:
                 others(message, category, *where, **file)
 
-        warnings.showwarning = told
+        warnings.showwarning = print_warning
         yield
 
 
-def _told(error: BaseException) -> int:
+def _exit_code_of(error: BaseException) -> int:
     """Print ``error`` and return its exit code; raise an ``error`` that is a bug in lstmprof."""
     if isinstance(error, LstmprofError):
         return _refused(str(error), error.exit_code)
@@ -110,7 +112,7 @@ def _told(error: BaseException) -> int:
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return _refused(_interrupted(error), 128 + signal.SIGINT)
     if isinstance(error, OSError):
-        return _refused(str(of_system(error)), 1)
+        return _refused(str(system_error(error)), 1)
     if isinstance(error, MemoryError):
         return _refused("out of memory; free some memory, or profile fewer steps", 1)
     if isinstance(error, ImportError) and str(error.path).endswith(".so"):

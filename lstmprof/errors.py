@@ -156,7 +156,7 @@ def is_url(word: object) -> bool:
     return "://" in str(word)
 
 
-def of_url(url: str, error: Exception) -> Tuple[str, str]:
+def url_fault(url: str, error: Exception) -> Tuple[str, str]:
     """Return why ``url`` cannot be opened, according to ``error``, and what the user can do."""
     reason = str(error) or type(error).__name__
     _, mark, query = url.partition("?")
@@ -186,7 +186,7 @@ _NEXT_STEPS = {
 }
 
 
-def of_system(fault: OSError) -> LstmprofError:
+def system_error(fault: OSError) -> LstmprofError:
     """Convert ``fault`` to lstmprof's error; the message names the file if it is known."""
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():

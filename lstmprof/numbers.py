@@ -23,7 +23,7 @@ MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
 _LENGTH = re.compile(r"\d{1,5}")
 
 
-def known(value: float | None, form: str = "{:,}") -> str:
+def or_dash(value: float | None, form: str = "{:,}") -> str:
     """Return ``value`` formatted with ``form``, or a dash if ``value`` is None."""
     return UNKNOWN if value is None else form.format(value)
 
@@ -59,9 +59,9 @@ def file_size(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"
 
 
-def number_of(number: float, one: str, many: str) -> str:
+def number_of(number: float, singular: str, plural: str) -> str:
     """Return ``number`` with singular ``one`` or plural ``many``, as in ``60 kernel launches``."""
-    return f"{count(number)} {one if number == 1 else many}"
+    return f"{count(number)} {singular if number == 1 else plural}"
 
 
 def times_a_step(number: float) -> str:
@@ -160,7 +160,7 @@ def shown_name(name: str, most: int = MOST_SHOWN) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
-def told_apart(names: Iterable[str]) -> list[str]:
+def made_unique(names: Iterable[str]) -> list[str]:
     """Return ``names``, made unique by a number after repeated names: ``same``, ``same (2)``."""
     distinct: dict[str, None] = {}
     for name in names:

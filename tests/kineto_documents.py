@@ -14,7 +14,7 @@ from lstmprof.formats import kineto, raw_file
 def as_a_whole(content: bytes) -> dict[str, Any] | None:
     """What the plain reader says; None where it refuses the file or does not know it."""
     try:
-        raw = raw_file.of_bytes("trace.json", content)
+        raw = raw_file.raw_of_bytes("trace.json", content)
         return facts(kineto.read(raw)) if kineto.recognises(raw) else None
     except ProfileError:
         return None

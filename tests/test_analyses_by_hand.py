@@ -145,8 +145,12 @@ def test_of_several_versions_and_lengths_the_newest_and_longest_is_compared(made
         ]
     )
     assert steps.of_network(own, "1x320-ce-short").run.tolist() == ["new"]
-    in_turn = made("torch-nn-lstm", 22, name="z", versions=versions["new"], turn_with=["y", "z"])
-    own = steps.table([in_turn, made("torch-nn-lstm", 20, name="again", versions=versions["new"])])
+    successive_processes = made(
+        "torch-nn-lstm", 22, name="z", versions=versions["new"], turn_with=["y", "z"]
+    )
+    own = steps.table(
+        [successive_processes, made("torch-nn-lstm", 20, name="again", versions=versions["new"])]
+    )
     assert steps.of_network(own, "1x320-ce-short").run.tolist() == ["z"]
     rows = asr_versions.table([made("torch-nn-lstm", 20, name="n2", versions=versions["new"])])
     assert len(rows) == 0

@@ -34,20 +34,20 @@ def test_the_work_of_a_dead_process_is_left_and_that_of_a_living_one_is_not(tmp_
     dead = tmp_path / of_a_dead_process("p-")
     for path in (dead, tmp_path / f"{scratch.own_prefix('p-')}x", tmp_path / "p-else"):
         path.mkdir()
-    assert scratch.left_in(tmp_path, "p-") == [dead]
+    assert scratch.left_by_ended_processes(tmp_path, "p-") == [dead]
 
 
 def test_a_number_that_another_process_has_by_now_is_told_by_its_start(tmp_path: Path) -> None:
     own = f"{scratch.own_prefix('p-')}x"
     (tmp_path / own).mkdir()
     (tmp_path / other(own, -2)).mkdir()
-    assert scratch.left_in(tmp_path, "p-") == [tmp_path / other(own, -2)]
+    assert scratch.left_by_ended_processes(tmp_path, "p-") == [tmp_path / other(own, -2)]
 
 
 @pytest.mark.parametrize("part", [-4, -5], ids=["namespace", "boot"])
 def test_another_boot_or_namespace_may_have_living_processes(part: int, tmp_path: Path) -> None:
     (tmp_path / other(of_a_dead_process("p-"), part)).mkdir()
-    assert scratch.left_in(tmp_path, "p-") == []
+    assert scratch.left_by_ended_processes(tmp_path, "p-") == []
 
 
 @pytest.mark.parametrize("number", ["²", "9" * 40, "", "-1", "1x"])
@@ -55,13 +55,13 @@ def test_what_is_no_number_is_no_process(number: str, tmp_path: Path) -> None:
     place = of_a_dead_process("p-").rsplit("-", 3)[0]
     for name in (f"{place}-{number}-1-x", f"{place}-1-{number}-x", f"{place}-{number}"):
         (tmp_path / name).mkdir(exist_ok=True)
-    assert scratch.left_in(tmp_path, "p-") == []
+    assert scratch.left_by_ended_processes(tmp_path, "p-") == []
 
 
 def test_a_number_alone_is_not_swept(tmp_path: Path) -> None:
     number = of_a_dead_process("p-").split("-")[-3]
     (tmp_path / f"p-{os.uname().nodename}-{number}-x").mkdir()
-    assert scratch.left_in(tmp_path, "p-") == []
+    assert scratch.left_by_ended_processes(tmp_path, "p-") == []
 
 
 def test_nothing_is_swept_where_proc_shows_the_processes_of_another_namespace(
@@ -69,7 +69,7 @@ def test_nothing_is_swept_where_proc_shows_the_processes_of_another_namespace(
 ) -> None:
     (tmp_path / of_a_dead_process("p-")).mkdir()
     monkeypatch.setattr(os, "getpid", lambda: 1_234_567)
-    assert scratch.left_in(tmp_path, "p-") == []
+    assert scratch.left_by_ended_processes(tmp_path, "p-") == []
 
 
 def test_two_namespaces_that_share_a_folder_do_not_sweep_each_other(tmp_path: Path) -> None:
@@ -82,11 +82,13 @@ def test_two_namespaces_that_share_a_folder_do_not_sweep_each_other(tmp_path: Pa
     code = (
         "from pathlib import Path; from lstmprof.host import scratch;"
         f"folder = Path({str(tmp_path)!r}); (folder / (scratch.own_prefix('p-') + 'x')).mkdir();"
-        "print(scratch.left_in(folder, 'p-'))"
+        "print(scratch.left_by_ended_processes(folder, 'p-'))"
     )
     command = [*apart, sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
-    assert scratch.left_in(tmp_path, "p-") == [tmp_path / dead]  # and not the other one's
+    assert scratch.left_by_ended_processes(tmp_path, "p-") == [
+        tmp_path / dead
+    ]  # and not the other one's
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

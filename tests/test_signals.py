@@ -80,7 +80,7 @@ def within(arguments):
     try:
         return run(arguments)
     except KeyboardInterrupt as stop:
-        return cli._told(stop)
+        return cli._exit_code_of(stop)
 cli.run = within
 main()
 """

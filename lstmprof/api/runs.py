@@ -20,7 +20,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.errors import (
     ForeignFileError,
     LeftOutWarning,
@@ -211,10 +211,10 @@ class Run:
             raise unknown_name("cause", without, CHANGES)
         if form is not None and form not in FORMS:
             raise unknown_name("form", form, FORMS)
-        asked = Asked(
+        wanted = DiagnosisOptions(
             (without,) if without else (), gemm_at_roofline, forms=(form,) if form else ()
         )
-        return diagnose_all([self.breakdown], asked=asked)[0].what_ifs[0].prediction
+        return diagnose_all([self.breakdown], wanted=wanted)[0].what_ifs[0].prediction
 
     @in_python
     def to_perfetto(self, path: Target, *, force: bool = False) -> Path:
@@ -329,7 +329,7 @@ def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> li
     done = ingest_profiles(target, Path(out), force=force)
     for error in (*done.errors, *(() if done.runs else done.foreign)):
         raise error
-    return [Run(run) for run in (*done.runs, *done.kept) if isinstance(run, StoredRun)]
+    return [Run(run) for run in (*done.runs, *done.made_before) if isinstance(run, StoredRun)]
 
 
 def runs_of(given: Runs) -> list[Run]:
@@ -353,5 +353,5 @@ def step_profiles_of(given: Runs) -> list[StepProfile]:
     ``"baseline:NAME"`` stands for the runs that ``lstmprof compare --save-baseline NAME`` saved.
     """
     if isinstance(given, str):
-        given = cache.place_of(given)
+        given = cache.resolve_baseline(given)
     return [run.step_profile for run in runs_of(given)]

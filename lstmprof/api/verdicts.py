@@ -18,7 +18,7 @@ from lstmprof.diagnose.gate.limits import limits
 from lstmprof.diagnose.gate.verdict import Gate, gate as gate_of
 from lstmprof.diagnose.history import history as series_of, table as history_table
 from lstmprof.diagnose.verdict_text import badness, in_short
-from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.errors import UsageError, one_line
 from lstmprof.events.schema import Column, schema
 from lstmprof.names import FAIL_IF
@@ -189,7 +189,10 @@ def diagnose(
     one_by_one = len(each) > 1 and all(len(of_one) == 1 for of_one in each)
     breakdowns = [run.breakdown for of_one in each for run in of_one]
     diagnoses = diagnose_all(
-        breakdowns, _names(across), Asked(rank=rank, device=device), must_compare=one_by_one
+        breakdowns,
+        _names(across),
+        DiagnosisOptions(rank=rank, device=device),
+        must_compare=one_by_one,
     )
     named = len(runs) > 1 or isinstance(runs[0], (Run, str, Path))
     if named and len(diagnoses) == 1:
@@ -224,9 +227,9 @@ def compare(
     runs = runs_of([one, other])
     if len(runs) != 2:
         raise UsageError(f"these are {len(runs)} runs", "compare takes two; diagnose takes any")
-    asked = Asked(rank=rank, device=device)
+    wanted = DiagnosisOptions(rank=rank, device=device)
     breakdowns = [run.breakdown for run in runs]
-    return diagnose_all(breakdowns, _names(across), asked, must_compare=True)[0]
+    return diagnose_all(breakdowns, _names(across), wanted, must_compare=True)[0]
 
 
 @in_python

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.breakdown import host
-from lstmprof.breakdown.attribution import Stretches, attributed
-from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanLane, Measured, clean_lane
+from lstmprof.breakdown.attribution import Intervals, attributed
+from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanStep, Measured, clean_step
 from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Source, TableKind, table_of
@@ -39,9 +39,9 @@ from lstmprof.errors import RunError
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
+from lstmprof.events.event_types import WINDOW_COLUMNS, rows_of_ranks, windows_of
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA, Column
-from lstmprof.events.sorts import OF_WINDOWS, rows_of_ranks, windows_of
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import alike, facts
 from lstmprof.runs.run import Run
@@ -76,7 +76,7 @@ class Breakdown:
     step_range: str | None = None
     recorded: tuple[Recorded, ...] = ()
     _made: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
-    _clean: dict[tuple[int | None, int | None], CleanLane] = field(
+    _clean: dict[tuple[int | None, int | None], CleanStep] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -91,7 +91,7 @@ class Breakdown:
             RunError: the events are missing, damaged or of another schema version.
         """
         wanted = table_of(name)
-        if name not in self._made and not (wanted.beside or wanted.joined):
+        if name not in self._made and not (wanted.needs_files or wanted.joined):
             self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
         for needed in wanted.joined:
             self.table(needed)
@@ -108,24 +108,25 @@ class Breakdown:
         events = self.run.events()
         return _marked(events, self.step_range) if self.step_range else events
 
-    def of_rank(self, rank: int | None, held: Packed | None = None) -> EventTable:
+    def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
         """Return the events of ``rank``, and one example of each type of event of other ranks.
 
         With the examples, the threads get the same numbers as in the whole profile. A run with one
         rank returns all its events.
 
         Args:
-            held: events of several ranks (``of_ranks``) that were already read; None reads them.
+            loaded: events of several ranks (``events_of_ranks``) that were already read; None reads
+            them.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
         """
         if len(self.ranks) < 2:
             return self.events()
-        held = held or self.of_ranks([rank])
-        return held.table(SCHEMA.names, rows_of_ranks(held, [rank]))
+        loaded = loaded or self.events_of_ranks([rank])
+        return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
-    def of_ranks(self, ranks: Collection[int | None]) -> Packed:
+    def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
         """Return the events of ``ranks``, and one example of each type of event of other ranks.
 
         With the examples, the threads get the same numbers as in the whole profile.
@@ -134,8 +135,8 @@ class Breakdown:
             RunError: the events are missing, damaged or of another schema version.
         """
         names = SCHEMA.names
-        held = self.packed(names) if self.step_range else self.run.packed(names)
-        return held.only(names, rows_of_ranks(held, ranks))
+        loaded = self.packed(names) if self.step_range else self.run.packed(names)
+        return loaded.only(names, rows_of_ranks(loaded, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
         """Return ``columns`` of the events in narrow integer types.
@@ -154,7 +155,7 @@ class Breakdown:
         """Return the ranks of the profile, in order; a profile without ranks has the rank None."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
-    def clean(self, rank: int | None, device: int | None) -> CleanLane:
+    def clean(self, rank: int | None, device: int | None) -> CleanStep:
         """Return the clean step of a device; of the host if ``device`` is None.
 
         It is the step without disturbances and without the time that the profiler itself added.
@@ -167,12 +168,12 @@ class Breakdown:
             info = self.run.info
             iterations = Iterations.of(self.run.timings(), info) if self._timed else None
             measured = Measured(info, iterations) if self._timed else None
-            self._clean[rank, device] = clean_lane(self.of_rank(rank), own, device, measured)
+            self._clean[rank, device] = clean_step(self.events_of_rank(rank), own, device, measured)
         return self._clean[rank, device]
 
-    def lane(
+    def attributed_steps(
         self, rank: int | None, device: int | None
-    ) -> tuple[EventTable, list[Window], Stretches]:
+    ) -> tuple[EventTable, list[Window], Intervals]:
         """Return the events, steps and attributed time intervals of ``device`` on ``rank``.
 
         They are those of the clean step; if it cannot be computed, those of the profiled steps.
@@ -182,8 +183,8 @@ class Breakdown:
         """
         if self.has_clean:
             clean = self.clean(rank, device)
-            return clean.events, list(clean.windows), clean.stretches
-        events = self.of_rank(rank)
+            return clean.events, list(clean.windows), clean.intervals
+        events = self.events_of_rank(rank)
         own = [window for window in self.windows if window.rank == rank]
         return events, own, attributed(events, own, rank)[device]
 
@@ -280,7 +281,7 @@ def break_down(
             one of these names.
     """
     wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
-    of_events = [kind for kind in wanted if not kind.beside]
+    of_events = [kind for kind in wanted if not kind.needs_files]
     by_name, step_windows = _tables_and_windows(run, step_range, of_events)
     return Breakdown(
         run=run,
@@ -297,23 +298,23 @@ def _tables_and_windows(
     """Return the ``wanted`` tables by name, and the (start, end) of each step of ``run``."""
     captured = run.info.source in MEASURED and not step_range
     marked = _marked(run.events(), step_range) if step_range else None
-    reads = {*OF_WINDOWS, *(name for kind in wanted for name in kind.reads)}
+    reads = {*WINDOW_COLUMNS, *(name for kind in wanted for name in kind.reads)}
     columns = [name for name in SCHEMA.names if name in reads]
-    held = run.packed(columns) if marked is None else packed(marked.select(columns))
+    loaded = run.packed(columns) if marked is None else packed(marked.select(columns))
     ranges = host.framework_ranges(run.info)
     step_windows = [
-        replace(window, framework_ranges=ranges) for window in windows_of(held, captured=captured)
+        replace(window, framework_ranges=ranges) for window in windows_of(loaded, captured=captured)
     ]
     tables: dict[str, pa.Table] = {}
     stored = run.events_file if marked is None else marked
     later = sorted(wanted, key=lambda kind: len(kind.reads))
     try:
-        with Source(held, step_windows, run.info, stored=stored, made=tables) as source:
+        with Source(loaded, step_windows, run.info, stored=stored, made=tables) as source:
             while later:
                 kind = later.pop()
                 source.table(kind.name)
                 # free the columns that no later table reads
-                held.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
+                loaded.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
     except RunError as fault:
         if str(run.path) in fault.fault:
             raise
@@ -341,7 +342,7 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 def timing_columns() -> tuple[Column, ...]:
     """Return the columns of the table ``timings`` in order, without ``run``."""
     places = {"workload": "workload.name"}
-    known = {fact.place: fact.column for fact in facts()}
+    known = {fact.field_path: fact.column for fact in facts()}
     names_ = (*_FACTS[:1], "workload", *_FACTS[1:])
     of_run = [replace(known[places.get(name, name)], name=name) for name in names_]
     return (*of_run, *STATISTICS, _SLOWDOWN)

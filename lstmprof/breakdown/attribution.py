@@ -1,9 +1,9 @@
 """Attribute each nanosecond of a step to one event or wait, with a state and a part of the ledger.
 
-Reads events that are linked to their launches and have categories. Returns time intervals
-("stretches"): the ledger sums them by part, the diagnosis by event, and the timeline draws them.
-Each device has its own row of intervals ("lane"). A rank without device activities has one lane, in
-which its host threads are merged. docs/ledger.md defines each part.
+Reads events that are linked to their launches and have categories. Returns time intervals: the
+ledger sums them by part, the diagnosis by event, and the timeline draws them. Each device has its
+own intervals. A rank without device activities has one list, in which its host threads are merged.
+docs/ledger.md defines each part.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from lstmprof.breakdown import host
-from lstmprof.breakdown.waits import Lane, Waits, device_lanes, waits_of
+from lstmprof.breakdown.waits import DeviceActivity, Waits, device_activities, waits_of
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import (
@@ -33,18 +33,18 @@ UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
 #: What a host thread does, in the order of the codes of ``state_codes``. Then ``HOST`` (no event is
 #: recorded on the thread) and ``UNATTRIBUTED`` (it is unknown which thread the device waits for).
-_OF_THREAD = (*STATES, HOST, UNATTRIBUTED)
+_THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
 #: Causes of a device's idle time. ``tail:`` causes are for idle time before the end of a step,
 #: after the step's last activity.
-_CAUSES = (*_OF_THREAD, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _OF_THREAD))
-_FIRST_TAIL = _CAUSES.index(TAIL + _OF_THREAD[0])
+_CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
+_FIRST_TAIL = _CAUSES.index(TAIL + _THREAD_CAUSES[0])
 
 #: (state, part): ("busy", category of work) or ("idle", cause of the wait)
 Label = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Stretches:
+class Intervals:
     """The time intervals of one device, or of the host: they fill the steps without overlaps.
 
     Arrays have one entry per interval. ``window`` is the index of its step. ``row`` is the row of
@@ -59,7 +59,7 @@ class Stretches:
     start_ns: Ints
     end_ns: Ints
 
-    def cut_at(self, borders_ns: Ints) -> Stretches:
+    def cut_at(self, borders_ns: Ints) -> Intervals:
         """Return the time intervals, split at each of the times ``borders_ns``."""
         borders_ns = np.unique(borders_ns)
         first = np.searchsorted(borders_ns, self.start_ns, side="right")
@@ -70,13 +70,13 @@ class Stretches:
         previous = np.append(0, border[:-1])[: len(old)]
         start = np.where(place == 0, self.start_ns[old], previous)
         end = np.where(place == inside[old], self.end_ns[old], border)
-        return Stretches(self.labels, self.window[old], self.row[old], self.label[old], start, end)
+        return Intervals(self.labels, self.window[old], self.row[old], self.label[old], start, end)
 
-    def by_time(self) -> Stretches:
+    def by_time(self) -> Intervals:
         """Return the time intervals sorted by step, and by start within a step."""
         order = np.lexsort((self.start_ns, self.window))
         columns = (self.window, self.row, self.label, self.start_ns, self.end_ns)
-        return Stretches(self.labels, *(column[order] for column in columns))
+        return Intervals(self.labels, *(column[order] for column in columns))
 
 
 def attributed(
@@ -85,13 +85,13 @@ def attributed(
     rank: int | None,
     waits: Mapping[int, Waits] | None = None,
     within: tuple[int, int] | None = None,
-) -> dict[int | None, Stretches]:
+) -> dict[int | None, Intervals]:
     """Return {device: time intervals that fill the steps ``windows``}; the key None is the host.
 
     All ``windows`` belong to ``rank``. If ``events`` are only a part of the profile, ``within`` is
     the (start, end) of that part, and ``waits`` has each device's waits in the whole profile.
     """
-    return Attribution(events).of(windows, rank, waits, within)
+    return Attribution(events).intervals(windows, rank, waits, within)
 
 
 class Attribution:
@@ -101,31 +101,31 @@ class Attribution:
         self._events = events
         self._hosts: dict[tuple[str, ...], _Hosts] = {}
 
-    def of(
+    def intervals(
         self,
         windows: Sequence[Window],
         rank: int | None,
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
-    ) -> dict[int | None, Stretches]:
+    ) -> dict[int | None, Intervals]:
         """Return {device: time intervals of the steps ``windows``}, as ``attributed`` does."""
-        at = _Instants(windows, within)
+        steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
         if ranges not in self._hosts:
             self._hosts[ranges] = _Hosts(self._events, ranges)
         hosts = self._hosts[ranges]
-        lanes = list(device_lanes(self._events, rank))
-        if not lanes:
-            return {None: _of_host(hosts, at, rank)}
+        devices = list(device_activities(self._events, rank))
+        if not devices:
+            return {None: _host_intervals(hosts, steps, rank)}
         return {
-            lane.device: _of_device(
-                hosts, at, lane, (waits or {}).get(lane.device) or waits_of(lane)
+            device.number: _device_intervals(
+                hosts, steps, device, (waits or {}).get(device.number) or waits_of(device)
             )
-            for lane in lanes
+            for device in devices
         }
 
 
-class _Instants:
+class _StepBounds:
     """The start, end and thread of each step, as arrays. Start and end are clipped to ``within``.
 
     ``ends_ns`` has the ends before clipping.
@@ -218,47 +218,51 @@ class _Hosts:
         return self.idle(STATES[0]) + np.where(at_work, self.state[row], len(STATES))
 
 
-def _of_host(hosts: _Hosts, at: _Instants, rank: int | None) -> Stretches:
+def _host_intervals(hosts: _Hosts, steps: _StepBounds, rank: int | None) -> Intervals:
     computes = hosts.computes
-    merged = filled(host.merged_lanes(hosts.events, rank, computes, hosts.state))
+    merged = filled(host.merged_threads(hosts.events, rank, computes, hosts.state))
     merged = host.with_whole_copies(hosts.events, merged, computes)
-    shared = overlaps(merged, at.start_ns, at.end_ns)
+    shared = overlaps(merged, steps.start_ns, steps.end_ns)
     row = merged.owner[shared.segment]
     label = hosts.state_labels(row)
     if len(computes):
         label = np.where((row != NONE) & computes[row], hosts.category[row], label)
-    return Stretches(hosts.labels, shared.interval, row, label, shared.start_ns, shared.end_ns)
+    return Intervals(hosts.labels, shared.interval, row, label, shared.start_ns, shared.end_ns)
 
 
 #: Arrays with one entry per time interval: step, event row, label, start and end, as in
-#: ``Stretches``
+#: ``Intervals``
 _Columns = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
-def _of_device(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Stretches:
-    busy = overlaps(lane.busy, at.start_ns, at.end_ns)
-    row = lane.busy.owner[busy.segment]
+def _device_intervals(
+    hosts: _Hosts, steps: _StepBounds, device: DeviceActivity, waits: Waits
+) -> Intervals:
+    busy = overlaps(device.busy, steps.start_ns, steps.end_ns)
+    row = device.busy.owner[busy.segment]
     parts = [(busy.interval, row, hosts.category[row], busy.start_ns, busy.end_ns)]
-    parts += _idle(hosts, at, lane, waits)
+    parts += _idle_intervals(hosts, steps, device, waits)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     some = columns[4] > columns[3]
-    return Stretches(hosts.labels, *(column[some] for column in columns))
+    return Intervals(hosts.labels, *(column[some] for column in columns))
 
 
-def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_Columns]:
+def _idle_intervals(
+    hosts: _Hosts, steps: _StepBounds, device: DeviceActivity, waits: Waits
+) -> Iterator[_Columns]:
     """Yield the idle times of a device, each with its cause.
 
     The launch of the activity that ends an idle time divides it: before, during and after the call.
     """
-    everything = filled(lane.busy)
+    everything = filled(device.busy)
     free = np.flatnonzero(everything.owner == NONE)
     idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
-    gaps = overlaps(idle, at.start_ns, at.end_ns)
+    gaps = overlaps(idle, steps.start_ns, steps.end_ns)
     window, start, end = gaps.interval, gaps.start_ns, gaps.end_ns
     until = idle.end_ns[gaps.segment]  # start of the next activity; without one, end of all time
-    tail = until >= at.ends_ns[window]
-    following = np.searchsorted(lane.start_ns, until)
-    launch = np.where(tail, NONE, np.append(lane.launch, NONE)[following])
+    tail = until >= steps.ends_ns[window]
+    following = np.searchsorted(device.start_ns, until)
+    launch = np.where(tail, NONE, np.append(device.launch, NONE)[following])
     linked = np.flatnonzero(launch != NONE)
     issued = launch[linked]
     called, returned = hosts.start_ns[issued], hosts.end_ns[issued]
@@ -267,14 +271,14 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
         np.where(queued, start[linked], np.clip(instant, start[linked], end[linked]))
         for instant in (called, returned, returned + waits.latency_ns)
     ]
-    thread = np.where(tail, at.thread[window], NONE)
+    thread = np.where(tail, steps.thread[window], NONE)
     thread[linked] = hosts.thread[issued]
     begins = end.copy()
     begins[linked] = borders[0]
-    yield from _of_threads(hosts, window, thread, tail, start, begins)
+    yield from _thread_intervals(hosts, window, thread, tail, start, begins)
     borders.append(end[linked])
     called, returned, late, begun = borders
-    work = lane.row[following[linked]]
+    work = device.row[following[linked]]
     for cause, row, first, last in ((CALL, issued, called, returned), (QUEUED, work, late, begun)):
         label = np.full(len(linked), hosts.idle(cause), dtype=np.int64)
         yield window[linked], row, label, first, last
@@ -284,17 +288,17 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
         yield window[linked][place], row, label, first, last
 
 
-def _of_threads(
+def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
     """Yield the intervals [start, end) divided by what their ``thread`` did, with a label for each.
 
     Where ``tail`` is True, the interval comes after the step's last activity.
     """
-    first = hosts.idle(_OF_THREAD[0]) + np.where(tail, _FIRST_TAIL, 0)
+    first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)
-    label = first[unknown] + _OF_THREAD.index(UNATTRIBUTED)
+    label = first[unknown] + _THREAD_CAUSES.index(UNATTRIBUTED)
     yield window[unknown], nobody, label, start[unknown], end[unknown]
     for number in np.unique(thread[~unknown]).tolist():
         places = np.flatnonzero(thread == number)

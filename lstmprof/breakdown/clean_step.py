@@ -36,7 +36,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lstmprof.breakdown.attribution import Stretches, attributed
+from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
@@ -84,10 +84,10 @@ SHARED_CORE = 0.15
 
 
 @dataclass(frozen=True)
-class CleanLane:
+class CleanStep:
     """The clean step of one device of a rank, or of the host if ``device`` is None.
 
-    ``windows`` (start and end of each step) and ``stretches`` (time intervals, each in one part of
+    ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
     length of the clean step with its 95 % interval; ``parts`` has such a length for each part.
     ``recording`` is the time that the profiler took, None if another tool recorded the profile.
@@ -98,7 +98,7 @@ class CleanLane:
     rank: int | None
     device: int | None
     windows: tuple[Window, ...] = field(repr=False)
-    stretches: Stretches = field(repr=False)
+    intervals: Intervals = field(repr=False)
     span: Span
     parts: Parts = field(repr=False)
     recording: Recording | None
@@ -119,9 +119,9 @@ class CleanLane:
     @property
     def mean_step(self) -> MeanStep:
         """Return the clean step: for each part the whole ns, summed over all steps."""
-        spent = self.stretches.end_ns - self.stretches.start_ns
-        totals = np.bincount(self.stretches.label, weights=spent).astype(np.int64).tolist()
-        sums = {self.stretches.labels[label]: ns for label, ns in enumerate(totals) if ns}
+        spent = self.intervals.end_ns - self.intervals.start_ns
+        totals = np.bincount(self.intervals.label, weights=spent).astype(np.int64).tolist()
+        sums = {self.intervals.labels[label]: ns for label, ns in enumerate(totals) if ns}
         return MeanStep(
             rank=self.rank,
             device=self.device,
@@ -145,12 +145,12 @@ class _Clock:
     clean_ns: Ints
 
     @classmethod
-    def of(cls, stretches: Stretches, left_ns: Ints) -> _Clock:
+    def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
         """Return the map that gives each time interval the length ``left_ns`` and keeps the gaps.
 
-        ``stretches`` (the intervals) are sorted by time; ``left_ns`` has one entry for each.
+        ``intervals`` are sorted by time; ``left_ns`` has one entry for each.
         """
-        start, end = stretches.start_ns, stretches.end_ns
+        start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
         spent = np.empty_like(knots)
@@ -193,27 +193,29 @@ class Measured:
     iterations: Iterations | None
 
 
-def clean_lane(
+def clean_step(
     events: EventTable,
     windows: Sequence[Window],
     device: int | None,
     measured: Measured | None,
-) -> CleanLane:
+) -> CleanStep:
     """Return the clean step of ``device``, or of the host if ``device`` is None.
 
     ``windows`` are the steps, all of one rank. ``measured`` is None if another tool recorded the
     profile.
     """
     rank, count = windows[0].rank, len(windows)
-    stretches = attributed(events, windows, rank)[device].by_time()
-    slots = SlotTimes(events, windows, stretches, device is not None)
+    intervals = attributed(events, windows, rank)[device].by_time()
+    slots = SlotTimes(events, windows, intervals, device is not None)
     iterations = None if measured is None else measured.iterations
     quantile = QUANTILE_FOREIGN if measured is None else QUANTILE
     times = slots.means() if count < LEAST_STEPS else slots.undisturbed(quantile)
-    beyond = slots.beyond(float(iterations.wall_ns.max() if iterations else 0) or math.inf)
-    times = np.where(beyond, 0.0, times)
+    extra = slots.slots_of_extra_work(
+        float(iterations.wall_ns.max() if iterations else 0) or math.inf
+    )
+    times = np.where(extra, 0.0, times)
     usual_ns = float(times @ slots.share)
-    off, recording, disturbance = np.zeros(len(times)), None, Disturbance()
+    cost_ns, recording, disturbance = np.zeros(len(times)), None, Disturbance()
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
@@ -222,27 +224,27 @@ def clean_lane(
         starved = share is not None and share < STARVED and not slots.vary
         usual = 0.5 if slots.vary else 0.0 if starved else QUANTILE
         if iterations:
-            timed = iterations.quantile_ns(usual, slots.of_some_steps_ns(times))
+            timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
             most = iterations.undelayed_ns
             if iterations.calm:
                 quantile, times = slots.raised(quantile, times, timed)
-        off, recording = cost.off(times, timed, most, only_bound=starved)
+        cost_ns, recording = cost.per_slot(times, timed, most, only_bound=starved)
         rounds = measured.info.profiled_rounds
-        disturbance = _disturbance(measured, share, timed, float((times - off) @ slots.share))
-    stalls = slots.stalls(times, of_input=measured is not None) & ~beyond
-    left = np.maximum(np.where(stalls, slots.means(), times) - off, 0.0)
-    left_ns = slots.spread(left)
-    span, parts = spans_of(slots, Estimate(left, off, stalls, quantile, rounds), disturbance)
-    clock = _Clock.of(stretches, left_ns)
-    start = clock.at(stretches.start_ns)
-    moved = replace(stretches, start_ns=start, end_ns=start + left_ns)
+        disturbance = _disturbance(measured, share, timed, float((times - cost_ns) @ slots.share))
+    stalls = slots.stalls(times, of_input=measured is not None) & ~extra
+    left = np.maximum(np.where(stalls, slots.means(), times) - cost_ns, 0.0)
+    left_ns = slots.new_lengths(left)
+    span, parts = spans_of(slots, Estimate(left, cost_ns, stalls, quantile, rounds), disturbance)
+    clock = _Clock.of(intervals, left_ns)
+    start = clock.at(intervals.start_ns)
+    moved = replace(intervals, start_ns=start, end_ns=start + left_ns)
     kept = left_ns > 0
     columns = (moved.window, moved.row, moved.label, moved.start_ns, moved.end_ns)
-    return CleanLane(
+    return CleanStep(
         rank=rank,
         device=device,
         windows=tuple(clock.window(window) for window in windows),
-        stretches=Stretches(moved.labels, *(column[kept] for column in columns)),
+        intervals=Intervals(moved.labels, *(column[kept] for column in columns)),
         span=span,
         parts=parts,
         recording=recording,
@@ -297,11 +299,11 @@ class _Cost:
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
         own_ranges = costs.measured and not on_device
-        self._what = recorded(slots.events, slots.stretches, own_ranges=own_ranges)
+        self._recorded = recorded(slots.events, slots.intervals, own_ranges=own_ranges)
         # Means per slot: ``_of_events`` × (ns per event) is the cost of recording framework events;
         # ``_of_ranges`` is the cost in ns of recording the ranges that the capture adds.
-        self._of_events = self._mean(self._what.events.ns(costs.shape))
-        self._of_ranges = self._mean(self._what.ranges.ns(costs.of_range))
+        self._of_events = self._mean(self._recorded.events.ns(costs.shape))
+        self._of_ranges = self._mean(self._recorded.ranges.ns(costs.of_range))
 
     def _mean(self, values: Floats) -> Floats:
         sums = np.bincount(self._slots.slot, weights=values, minlength=self._slots.count)
@@ -320,13 +322,13 @@ class _Cost:
         until = np.cumsum((self._of_events * self._slots.share)[events][order])
         return float(each_ns[order][np.searchsorted(until, QUANTILE * until[-1])])
 
-    def off(
+    def per_slot(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
         """Return the cost of recording in each slot's time, and a summary of it.
 
         ``times`` has a time per slot. The cost per event is chosen so that the step without it
-        takes ``timed``; with ``only_bound``, at most ``timed``. The result is also at most ``most``
+        takes ``timed``; with ``only_bound``, at most ``timed``. The step is also at most ``most``
         (timed steps without their waits for a CPU), because a very long op is interrupted in every
         step. ``timed`` and ``most`` are None if unknown.
         """
@@ -342,19 +344,19 @@ class _Cost:
         if timed is not None and timed < left(0.0):
             solved_ns = _solved(left, timed, self._costs.most_ns)
             cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns
-        off = taken(cost_ns)
-        recorded_ns = round(float(off @ share))
-        rest = float((times - off) @ share)
+        slot_cost_ns = taken(cost_ns)
+        recorded_ns = round(float(slot_cost_ns @ share))
+        rest = float((times - slot_cost_ns) @ share)
         longest = min(n for n in (timed, most, math.inf) if n is not None)
         if rest > longest:  # a clean step is not longer than the timed steps
-            off = times - (times - off) * (longest / rest)
+            slot_cost_ns = times - (times - slot_cost_ns) * (longest / rest)
         recording = Recording(
-            events=int(self._what.borders.sum()) / 2 / steps,
+            events=int(self._recorded.borders.sum()) / 2 / steps,
             event_ns=cost_ns,
             ns=recorded_ns,
             measured=self._costs.measured,
         )
-        return off, recording
+        return slot_cost_ns, recording
 
 
 def _solved(left: Callable[[float], float], timed: float, high: float) -> float:

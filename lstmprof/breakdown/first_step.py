@@ -18,7 +18,7 @@ import pyarrow as pa
 from lstmprof.breakdown.attribution import LATENCY, QUEUED
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.mean_step import MeanStep, in_reading_order, mean_steps
-from lstmprof.breakdown.waits import LEAST_LATENCY_NS, device_lanes, waits_of
+from lstmprof.breakdown.waits import LEAST_LATENCY_NS, device_activities, waits_of
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
@@ -31,14 +31,14 @@ _NO_END_NS = 2**60
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step; ``lanes`` has one entry per device, or one for the host.
+    """The breakdown of the first step; ``mean_steps`` has one per device, or one for the host.
 
     ``name`` is the name of the step's marker. lstmprof read ``read_bytes`` of the file's
     ``file_bytes``. ``device_names`` has a name for each device number.
     """
 
     name: str
-    lanes: tuple[MeanStep, ...]
+    mean_steps: tuple[MeanStep, ...]
     device_names: Mapping[int, str]
     read_bytes: int
     file_bytes: int
@@ -54,7 +54,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
     if begun is None:
         return None
     events = annotated(begun.profile.events, captured=False)
-    least, most = (_lanes(events, begun.step, ns) for ns in (LEAST_LATENCY_NS, _NO_END_NS))
+    least, most = (_mean_steps(events, begun.step, ns) for ns in (LEAST_LATENCY_NS, _NO_END_NS))
     lanes = tuple(
         one if one.parts == other.parts else _joined(one)
         for one, other in zip(least, most, strict=True)
@@ -63,14 +63,14 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
     return FirstStep(begun.name, lanes, names, begun.read_bytes, begun.file_bytes)
 
 
-def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
+def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
     """Return the breakdown of ``step`` per device; a launch latency is at most ``latency_ns``.
 
     Idle time later than ``latency_ns`` after a launch counts as queued.
     """
     waits = {
-        lane.device: replace(waits_of(lane), latency_ns=latency_ns)
-        for lane in device_lanes(events, step.rank)
+        device.number: replace(waits_of(device), latency_ns=latency_ns)
+        for device in device_activities(events, step.rank)
     }
     return mean_steps(ledger(events, [step], {step.rank: waits}))
 
@@ -95,5 +95,5 @@ def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool
     return all(
         lane.device in whole
         and lane.parts in (whole[lane.device].parts, _joined(whole[lane.device]).parts)
-        for lane in first.lanes
+        for lane in first.mean_steps
     )

@@ -25,7 +25,7 @@ from lstmprof.runs.metadata import RunInfo
 #: several are listed, the first name that the profile contains is used. In the backward pass,
 #: PyTorch's autograd and Chainer walk their graphs. In other frameworks a step is one call of a
 #: compiled function, which has its own range since version 4 of lstmprof's table format.
-_OF_FRAMEWORK = {
+_BACKWARD_RANGES = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
     "tensorflow1": (PROGRAM, "step"),
@@ -50,7 +50,7 @@ _MOST_NS = 2**62
 def framework_ranges(info: RunInfo) -> tuple[str, ...]:
     """Return the names of the ranges in which no Python of the user runs."""
     captured = info.source == CAPTURED
-    return _OF_FRAMEWORK.get(str(info.framework), ()) if captured else ()
+    return _BACKWARD_RANGES.get(str(info.framework), ()) if captured else ()
 
 
 def computing(events: EventTable) -> Flags:
@@ -89,20 +89,20 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
         columns = ([s.start_ns for s in parts], [s.end_ns for s in parts], [s.owner for s in parts])
         return Segments(*(np.concatenate(column) for column in columns))
     shift = thread[nested] * span_ns - first_ns
-    lanes = foremost(start + shift, end + shift, np.arange(len(nested))[::-1])
-    shift = shift[lanes.owner]
-    return Segments(lanes.start_ns - shift, lanes.end_ns - shift, nested[lanes.owner])
+    merged = foremost(start + shift, end + shift, np.arange(len(nested))[::-1])
+    shift = shift[merged.owner]
+    return Segments(merged.start_ns - shift, merged.end_ns - shift, nested[merged.owner])
 
 
-def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
+def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
     """Return which event decides what ``rank``'s host does, for each instant with an event.
 
     ``computes`` and ``state`` have one entry per event (``computing``, ``threads.state_codes``).
     """
     thread = thread_ids(events)
-    rows = events.of_rank(rank)
-    lanes = innermost_of_each(events, rows[thread[rows] >= 0], thread)
-    start, end, owner = lanes.start_ns, lanes.end_ns, lanes.owner
+    rows = events.rows_of_rank(rank)
+    threads = innermost_of_each(events, rows[thread[rows] >= 0], thread)
+    start, end, owner = threads.start_ns, threads.end_ns, threads.owner
     busy_class = events.mapped("category", lambda category: _CLASS.get(category, 0), 0)
     priority = np.where(computes, busy_class, _FIRST_IDLE + state)[owner]
     began = events.start_ns[owner]
@@ -110,8 +110,8 @@ def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: I
     return Segments(merged.start_ns, merged.end_ns, owner[merged.owner])
 
 
-def with_whole_copies(events: EventTable, lanes: Segments, computes: Flags) -> Segments:
-    """Return ``lanes`` with the whole time of each copy that XLA divides among threads.
+def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> Segments:
+    """Return ``merged`` with the whole time of each copy that XLA divides among threads.
 
     The copy's event covers only the share of the thread that began it; the shares of other threads
     have no events. No ``ThunkExecutor::Execute`` runs until all shares are done. So time between a
@@ -119,15 +119,15 @@ def with_whole_copies(events: EventTable, lanes: Segments, computes: Flags) -> S
     of jax 0.11, which are all in ``CopyThunk`` at such times.
     """
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
-    if not len(runs) or len(lanes.owner) < 3:
-        return lanes
+    if not len(runs) or len(merged.owner) < 3:
+        return merged
     copies = computes & events.where_name(lambda name: bool(_XLA_COPY.fullmatch(name)))
-    before, at, after = lanes.owner[:-2], lanes.owner[1:-1], lanes.owner[2:]
+    before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
     held = (before != NONE) & (at != NONE) & (after != NONE)
     held &= copies[before] & events.is_kind("step")[at] & computes[after]
-    middle = (lanes.start_ns[1:-1] + lanes.end_ns[1:-1]) // 2
+    middle = (merged.start_ns[1:-1] + merged.end_ns[1:-1]) // 2
     begun = np.searchsorted(np.sort(events.start_ns[runs]), middle, side="right")
     ended = np.searchsorted(np.sort(events.end_ns[runs]), middle, side="right")
-    owner = lanes.owner.copy()
+    owner = merged.owner.copy()
     owner[1:-1] = np.where(held & (begun == ended), before, at)
-    return Segments(lanes.start_ns, lanes.end_ns, owner)
+    return Segments(merged.start_ns, merged.end_ns, owner)

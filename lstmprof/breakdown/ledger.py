@@ -22,9 +22,9 @@ from lstmprof.breakdown.attribution import (
     TAIL,
     UNATTRIBUTED,
     Attribution,
-    Stretches,
+    Intervals,
 )
-from lstmprof.breakdown.waits import AllWaits, all_waits, asked_about
+from lstmprof.breakdown.waits import AllWaits, all_waits, may_explain_waits
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import BATCH_EVENTS, Batches
 from lstmprof.events.intervals import Ints
@@ -52,7 +52,7 @@ READS = (
 )
 
 #: (index of the rank in ``_Sums.ranks``, device or None for the host, index of the step)
-_Place = tuple[int, int | None, int]
+_Row = tuple[int, int | None, int]
 
 
 def ledger(
@@ -78,7 +78,7 @@ def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_E
     if not batches.divisible:
         return ledger(packed.table(READS), windows)
     waits = all_waits(packed, sums.ranks)
-    for batch in batches.about(asked_about(packed, windows, waits)):
+    for batch in batches.about(may_explain_waits(packed, windows, waits)):
         sums.add(batch.events, (batch.start_ns, batch.end_ns), waits)
     return sums.table()
 
@@ -92,7 +92,7 @@ class _Sums:
         for number, window in enumerate(windows):
             self._of_rank.setdefault(window.rank, []).append(number)
         self.ranks = list(self._of_rank)
-        self._spent: dict[_Place, dict[tuple[str, str], int]] = {}
+        self._spent: dict[_Row, dict[tuple[str, str], int]] = {}
         self._categories: dict[str, None] = {}
 
     def add(
@@ -109,27 +109,27 @@ class _Sums:
         """
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
-        for place, (rank, of_rank) in enumerate(self._of_rank.items()):
+        for rank_number, (rank, of_rank) in enumerate(self._of_rank.items()):
             numbers = [n for n in of_rank if _meets(self._windows[n], within)]
             windows = [self._windows[n] for n in numbers]
             if not windows:
                 continue
-            lanes = attribution.of(windows, rank, waits.get(rank), within)
-            for device, stretches in lanes.items():
-                for number, spent in zip(numbers, _summed(stretches, len(numbers)), strict=True):
-                    sums = self._spent.setdefault((place, device, number), {})
+            devices = attribution.intervals(windows, rank, waits.get(rank), within)
+            for device, intervals in devices.items():
+                for number, spent in zip(numbers, _summed(intervals, len(numbers)), strict=True):
+                    sums = self._spent.setdefault((rank_number, device, number), {})
                     for label in np.flatnonzero(spent).tolist():
-                        part = stretches.labels[label]
+                        part = intervals.labels[label]
                         sums[part] = sums.get(part, 0) + int(spent[label])
 
     def table(self) -> pa.Table:
         """Return the sums (``SCHEMA``), sorted by rank, device and step, busy before idle."""
-        order = {label: place for place, label in enumerate(_labels([*self._categories]))}
+        order = {label: n for n, label in enumerate(_labels([*self._categories]))}
         rows = []
-        for place in sorted(self._spent, key=lambda p: (p[0], p[1] is not None, p[1] or 0, p[2])):
-            window = self._windows[place[2]]
-            parts = sorted(self._spent[place].items(), key=lambda part: order[part[0]])
-            rows += [(window.rank, window.step, place[1], *label, ns) for label, ns in parts if ns]
+        for row in sorted(self._spent, key=lambda p: (p[0], p[1] is not None, p[1] or 0, p[2])):
+            window = self._windows[row[2]]
+            parts = sorted(self._spent[row].items(), key=lambda part: order[part[0]])
+            rows += [(window.rank, window.step, row[1], *label, ns) for label, ns in parts if ns]
         columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
         return pa.table(
             [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
@@ -140,10 +140,10 @@ def _meets(window: Window, within: tuple[int, int] | None) -> bool:
     return within is None or (window.start_ns < within[1] and window.end_ns > within[0])
 
 
-def _summed(stretches: Stretches, windows: int) -> Ints:
+def _summed(intervals: Intervals, windows: int) -> Ints:
     """Return an array of nanoseconds with one row per step and one column per (state, part)."""
-    spent = np.zeros((windows, len(stretches.labels)), dtype=np.int64)
-    np.add.at(spent, (stretches.window, stretches.label), stretches.end_ns - stretches.start_ns)
+    spent = np.zeros((windows, len(intervals.labels)), dtype=np.int64)
+    np.add.at(spent, (intervals.window, intervals.label), intervals.end_ns - intervals.start_ns)
     return spent
 
 

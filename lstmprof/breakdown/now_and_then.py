@@ -27,9 +27,9 @@ LEAST_RARE_SHARE = 0.02
 #: An event is long in a step if it takes more than this many times its usual time.
 LONG = 3
 #: An event that is long in some steps is listed if its share of the extra time of all steps is at
-#: least ``MOST``, and at least ``BEYOND`` times its usual share of a step. The second condition is
-#: needed because preemptions hit the longest op most often.
-MOST, BEYOND = 0.5, 4
+#: least ``LEAST_EXTRA_SHARE``, and at least ``LEAST_TIMES_USUAL`` times its usual share of a step.
+#: The second condition is needed because preemptions hit the longest op most often.
+LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
 #: The name of the time of a step in which no op runs.
 BETWEEN = "Python between the ops"
 
@@ -73,14 +73,14 @@ def now_and_then(
         slot = np.where(waits, NONE, slot)
     step = np.searchsorted(np.sort([w.start_ns for w in windows]), events.start_ns, side="right")
     least_ns = LEAST_RARE_SHARE * step_ns
-    found = _of_few_steps(events, len(windows), slot, step, least_ns)
+    found = _in_few_steps(events, len(windows), slot, step, least_ns)
     fewest = 1 if foreign else 2
     for rare in _long_in_some(events, windows, slot, step, step_ns, quantile):
         found += [rare] if fewest <= rare.steps <= RARE_SHARE * len(windows) else []
     return tuple(sorted(found, key=lambda r: (-r.each_ns * r.steps, r.name)))
 
 
-def _of_few_steps(
+def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
     """Return events of ``least_ns`` or longer whose names occur in less than half of the steps.
@@ -123,7 +123,7 @@ def _long_in_some(
     long = own_ns > np.maximum(LONG * usual_ns, LEAST_RARE_SHARE * step_ns)[groups.of]
     often = groups.sizes() >= max(2, RARE_SHARE * len(windows))
     excess_ns = groups.sums(own_ns - np.rint(usual_ns[groups.of]).astype(np.int64), long)
-    least = np.maximum(MOST, BEYOND * usual_ns / max(step_ns, 1.0))
+    least = np.maximum(LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL * usual_ns / max(step_ns, 1.0))
     found = often & (excess_ns >= least * differ_ns) & (excess_ns > 0)
     texts, kinds = events.texts("name"), events.is_kind("step")
     result = []

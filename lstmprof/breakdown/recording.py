@@ -1,4 +1,4 @@
-"""Compute the profiler's own time in each time interval (stretch) of the profiled steps.
+"""Compute the profiler's own time in each time interval of the profiled steps.
 
 Recording an event costs time before its recorded start, between start and end, and after its
 recorded end. Only the time between start and end is inside the event; the other two parts lie
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.attribution import LATENCY, QUEUED, TAIL, UNATTRIBUTED, Stretches
+from lstmprof.breakdown.attribution import LATENCY, QUEUED, TAIL, UNATTRIBUTED, Intervals
 from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
@@ -119,7 +119,7 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """How many recorded events border on each time interval (stretch).
+    """How many recorded events border on each time interval.
 
     ``before``: events that begin at the interval's end. ``after``: events that end at its start.
     ``own``: 0, 1 or 2 borders that the interval shares with the event that it belongs to.
@@ -153,8 +153,8 @@ class Recorded:
         )
 
 
-def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> Recorded:
-    """Return how many events were recorded in each of the time intervals ``stretches``.
+def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> Recorded:
+    """Return how many events were recorded in each of ``intervals``.
 
     ``own_ranges``: count the capture's own ranges separately from the framework's events. The count
     is 0 for the idle time of a device that a faster host would not shorten.
@@ -163,41 +163,45 @@ def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> R
     on_host = (thread >= 0) & ~events.is_kind("overhead")
     ranges = events.is_kind("step", "range") & events.where_name(OWN_RANGES.__contains__)
     ranges = ranges & on_host if own_ranges else np.zeros(len(events), dtype=np.bool_)
-    parts = np.array([part.removeprefix(TAIL) for _, part in stretches.labels], dtype=object)
-    host = ~np.isin(parts[stretches.label].astype(str), _NO_HOST)
+    parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
+    host = ~np.isin(parts[intervals.label].astype(str), _NO_HOST)
     return Recorded(
-        _borders(events, stretches, on_host & ~ranges, host),
-        _borders(events, stretches, ranges, host),
+        _borders(events, intervals, on_host & ~ranges, host),
+        _borders(events, intervals, ranges, host),
     )
 
 
-def _borders(events: EventTable, stretches: Stretches, chosen: Flags, host: Flags) -> Borders:
+def _borders(events: EventTable, intervals: Intervals, chosen: Flags, host: Flags) -> Borders:
     rows, thread = np.flatnonzero(chosen), thread_ids(events)
-    known = stretches.row != NONE
+    known = intervals.row != NONE
     if not len(events):
         nothing = np.zeros(len(known), dtype=np.int64)
         return Borders(nothing, nothing, nothing)
-    own = np.where(known, thread[stretches.row], NONE)
+    own = np.where(known, thread[intervals.row], NONE)
     before, after = np.append(NONE, own[:-1]), np.append(own[1:], NONE)
 
-    def met(noted_ns: Ints, met_ns: Ints, beside: Ints) -> Ints:
-        of_own = _met(thread[rows], noted_ns[rows], own, met_ns)
-        of_other = _met(thread[rows], noted_ns[rows], beside, met_ns) * (beside != own)
-        anywhere = _met(np.zeros_like(rows), noted_ns[rows], np.zeros_like(own), met_ns)
+    def bordering(event_ns: Ints, interval_ns: Ints, neighbour: Ints) -> Ints:
+        of_own = _count_equal(thread[rows], event_ns[rows], own, interval_ns)
+        of_other = _count_equal(thread[rows], event_ns[rows], neighbour, interval_ns) * (
+            neighbour != own
+        )
+        anywhere = _count_equal(
+            np.zeros_like(rows), event_ns[rows], np.zeros_like(own), interval_ns
+        )
         return np.where(known, of_own + of_other, anywhere) * host
 
-    mine = known & chosen[stretches.row] & host
-    begins = mine & (events.start_ns[stretches.row] == stretches.start_ns)
-    ends = mine & (events.end_ns[stretches.row] == stretches.end_ns)
+    mine = known & chosen[intervals.row] & host
+    begins = mine & (events.start_ns[intervals.row] == intervals.start_ns)
+    ends = mine & (events.end_ns[intervals.row] == intervals.end_ns)
     return Borders(
-        met(events.start_ns, stretches.end_ns, after),
+        bordering(events.start_ns, intervals.end_ns, after),
         begins.astype(np.int64) + ends,
-        met(events.end_ns, stretches.start_ns, before),
+        bordering(events.end_ns, intervals.start_ns, before),
     )
 
 
-def _met(thread: Ints, noted_ns: Ints, own: Ints, met_ns: Ints) -> Ints:
-    """Return for each pair (own, met) how many of the pairs (thread, noted) are equal to it."""
-    place = numbered(np.concatenate([thread, own]), np.concatenate([noted_ns, met_ns]))
-    times = np.bincount(place[: len(thread)], minlength=int(place.max(initial=-1)) + 1)
-    return np.asarray(times[place[len(thread) :]], dtype=np.int64)
+def _count_equal(thread: Ints, event_ns: Ints, own: Ints, interval_ns: Ints) -> Ints:
+    """Return for each pair (own, interval_ns) how many pairs (thread, event_ns) equal it."""
+    pair = numbered(np.concatenate([thread, own]), np.concatenate([event_ns, interval_ns]))
+    times = np.bincount(pair[: len(thread)], minlength=int(pair.max(initial=-1)) + 1)
+    return np.asarray(times[pair[len(thread) :]], dtype=np.int64)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lstmprof.breakdown.attribution import Stretches
-from lstmprof.breakdown.slots import slots_of_stretches
+from lstmprof.breakdown.attribution import Intervals
+from lstmprof.breakdown.slots import slots_of_intervals
 from lstmprof.events.annotate.calls import prepares
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import inherited
@@ -32,8 +32,8 @@ VARYING_SHARE = 0.05
 SPREAD, LEAST_ALIKE = 3, 8
 #: The time of a slot in which a device or host waits is its mean, not its low percentile, if the
 #: wait is long in at least ``STALL_STEPS`` steps and in ``STALL_SHARE`` of the steps, and if the
-#: extra time is at least ``LEAST_STALL`` of the step. Chosen by hand, on simulated stalls.
-STALL_STEPS, STALL_SHARE, LEAST_STALL = 2, 0.2, 0.05
+#: extra time is at least ``LEAST_STALL_SHARE`` of the step. Chosen by hand, on simulated stalls.
+STALL_STEPS, STALL_SHARE, LEAST_STALL_SHARE = 2, 0.2, 0.05
 #: In addition, all these waits together must have at least ``MOST_OF_EXCESS`` of the extra time of
 #: all waits, and ``LEAST_STALLED`` of the step.
 MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
@@ -49,16 +49,16 @@ class SlotTimes:
         self,
         events: EventTable,
         windows: Sequence[Window],
-        stretches: Stretches,
+        intervals: Intervals,
         on_device: bool,
     ) -> None:
-        self.events, self.stretches, self.steps = events, stretches, len(windows)
+        self.events, self.intervals, self.steps = events, intervals, len(windows)
         self._windows, self._on_device = windows, on_device
-        places = slots_of_stretches(events, windows, stretches, on_device)
+        places = slots_of_intervals(events, windows, intervals, on_device)
         self.slot, self._like_of, self.of_event = places.slot, places.like, places.of_event
         self.count = int(self.slot.max(initial=-1)) + 1
-        self.length_ns = stretches.end_ns - stretches.start_ns
-        cell = self.slot * self.steps + stretches.window
+        self.length_ns = intervals.end_ns - intervals.start_ns
+        cell = self.slot * self.steps + intervals.window
         absent = self._absent(cell, *places.absent)
         self.cells, self.cell_of = np.unique(np.append(cell, absent), return_inverse=True)
         weights = np.append(self.length_ns, np.zeros(len(absent), dtype=np.int64))
@@ -72,8 +72,8 @@ class SlotTimes:
         # interval.
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
-        self.label[self.slot[by_length]] = stretches.label[by_length]
-        busy = np.array([state == "busy" for state, _ in stretches.labels], dtype=np.bool_)
+        self.label[self.slot[by_length]] = intervals.label[by_length]
+        busy = np.array([state == "busy" for state, _ in intervals.labels], dtype=np.bool_)
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
@@ -86,7 +86,7 @@ class SlotTimes:
         present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
         whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)
-        long = whole_ns >= LEAST_STALL * present * self.length_ns.sum() / self.steps
+        long = whole_ns >= LEAST_STALL_SHARE * present * self.length_ns.sum() / self.steps
         counted = long & (present < absent)
         return np.asarray((slot * self.steps + window)[counted[slot]])
 
@@ -120,7 +120,7 @@ class SlotTimes:
         shapes = [np.sort(codes[rows[first:last]]) for first, last in ends]
         return any(not np.array_equal(shapes[0], others) for others in shapes[1:])
 
-    def of_some_steps_ns(self, times: Floats) -> float:
+    def rare_slots_ns(self, times: Floats) -> float:
         """Return the time per mean step of slots that at most half of the steps have.
 
         Such slots are often events without a partner in other steps, because a profiler omits ops.
@@ -130,7 +130,7 @@ class SlotTimes:
         ns = float(times[some] @ self.share[some])
         return ns if ns >= LEAST_STALLED * float(times @ self.share) else 0.0
 
-    def beyond(self, longest_ns: float) -> Flags:
+    def slots_of_extra_work(self, longest_ns: float) -> Flags:
         """Return a mask of the slots that only occur in steps with much extra work.
 
         Slots that at most half of the steps have are extra work. A step has much of it if they take
@@ -210,7 +210,7 @@ class SlotTimes:
         excess = np.where(waits, np.maximum(means - times, 0), 0.0) * self.share
         step_ns = float(times @ self.share + excess.sum())
         found = (often >= max(STALL_STEPS, STALL_SHARE * self.steps)) & (means > SPREAD * times)
-        found &= excess >= LEAST_STALL * step_ns
+        found &= excess >= LEAST_STALL_SHARE * step_ns
         if of_input:
             inside = self.length_ns * self._in_input()
             found &= np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
@@ -221,21 +221,21 @@ class SlotTimes:
         """Return for each time interval whether the host prepares the input in it."""
         preparing = np.where(prepares(self.events), np.arange(len(self.events)), NONE)
         around = inherited(self.events.rows_named("parent_id"), preparing)
-        row = self.stretches.row
+        row = self.intervals.row
         return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
 
-    def spread(self, times: Floats) -> Ints:
+    def new_lengths(self, times: Floats) -> Ints:
         """Return new lengths of the time intervals in whole ns, so that each cell takes ``times``.
 
         The gaps of a device take ``times`` only in the mean of the steps: the longest gaps are
         shortened, because a long gap has other causes than a short one.
         """
         here = self.cell_of[: len(self.slot)]
-        cells_ns = self._cut(times) if self._on_device else times[self.slot_of_cell]
+        cells_ns = self._cells_with_means(times) if self._on_device else times[self.slot_of_cell]
         ends = np.rint(np.cumsum(cells_ns[here] * (self.length_ns / self.cell_ns[here])))
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
-    def _cut(self, times: Floats) -> Floats:
+    def _cells_with_means(self, times: Floats) -> Floats:
         """Return a time for each cell, so that the mean of each slot is its value in ``times``.
 
         In a busy slot, every cell gets the mean. In an idle slot, the cells that are longer than
@@ -299,15 +299,15 @@ class Span:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How the clean times were computed: a quantile minus ``off`` (the cost of recording) per slot.
+    """How the clean times were computed: a quantile minus the cost of recording, per slot.
 
-    The slots of the mask ``stalls`` have their mean, not the quantile. ``times`` are the clean
-    times of the slots. ``round_of`` has each step's round (process); None if all steps are of one
-    process.
+    ``cost_ns`` is the cost of recording. The slots of the mask ``stalls`` have their mean, not the
+    quantile. ``times`` are the clean times of the slots. ``round_of`` has each step's round
+    (process); None if all steps are of one process.
     """
 
     times: Floats
-    off: Floats
+    cost_ns: Floats
     stalls: Flags
     quantile: float
     round_of: Sequence[int] | None
@@ -330,16 +330,16 @@ class Disturbance:
 Parts = tuple[tuple[tuple[str, str], Span], ...]
 
 
-def spans_of(slots: SlotTimes, of: Estimate, disturbance: Disturbance) -> tuple[Span, Parts]:
+def spans_of(slots: SlotTimes, estimate: Estimate, disturbance: Disturbance) -> tuple[Span, Parts]:
     """Return the length of the step with its 95 % interval, and that of each part that has time."""
-    share, labels = slots.share, slots.stretches.labels
-    taken = slots.spread(of.times)
-    per_label = np.bincount(slots.stretches.label, taken, minlength=len(labels)) / slots.steps
-    medians = np.maximum(slots.quantiles(0.5) - of.off, 0.0) * share
-    longer = np.where(of.times > 0, medians / np.maximum(of.times * share, 1e-9), 1.0)
-    of_medians = np.bincount(slots.stretches.label, taken * longer[slots.slot]) / slots.steps
-    error, errors = _errors(slots, of)
-    rounds = len(_members(of.round_of, slots.steps))
+    share, labels = slots.share, slots.intervals.labels
+    taken = slots.new_lengths(estimate.times)
+    per_label = np.bincount(slots.intervals.label, taken, minlength=len(labels)) / slots.steps
+    medians = np.maximum(slots.quantiles(0.5) - estimate.cost_ns, 0.0) * share
+    longer = np.where(estimate.times > 0, medians / np.maximum(estimate.times * share, 1e-9), 1.0)
+    of_medians = np.bincount(slots.intervals.label, taken * longer[slots.slot]) / slots.steps
+    error, errors = _errors(slots, estimate)
+    rounds = len(_members(estimate.round_of, slots.steps))
     between = BETWEEN_PROCESSES if rounds >= CLUSTERS else disturbance.between
     usual = Z95 * between / math.sqrt(rounds)
 
@@ -355,21 +355,21 @@ def spans_of(slots: SlotTimes, of: Estimate, disturbance: Disturbance) -> tuple[
         for label, ns in enumerate(per_label.tolist())
         if ns > 0
     )
-    return span(float(of.times @ share), float(medians.sum()), error), parts
+    return span(float(estimate.times @ share), float(medians.sum()), error), parts
 
 
 _Error = tuple[float, float]
 
 
-def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
+def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
     """Return by how much (95 %) the step may be too long and too short, as natural logarithms.
 
     The second element of the result has these two values for each label (part).
     """
-    labels = len(slots.stretches.labels)
-    chosen = np.argsort(-of.times * slots.share, kind="stable")[:MOST_RESAMPLED]
+    labels = len(slots.intervals.labels)
+    chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
-    rounds = _members(of.round_of, slots.steps)
+    rounds = _members(estimate.round_of, slots.steps)
     generator = np.random.default_rng(0)
     wholes, parts = np.empty(RESAMPLES + 1), np.empty((RESAMPLES + 1, labels))
     for number in range(RESAMPLES + 1):
@@ -379,11 +379,11 @@ def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
         steps = steps if number else [np.arange(slots.steps)]
         drawn = np.sort(table[:, np.concatenate(steps)], axis=1)
         present = np.isfinite(drawn).sum(axis=1)
-        at = np.rint(of.quantile * np.maximum(present - 1, 0)).astype(np.int64)
+        at = np.rint(estimate.quantile * np.maximum(present - 1, 0)).astype(np.int64)
         ns = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
         sums = np.where(np.isfinite(drawn), drawn, 0.0).sum(axis=1)
-        ns = np.where(of.stalls[chosen], sums / np.maximum(present, 1), ns)
-        left = np.where(present > 0, np.maximum(ns - of.off[chosen], 0.0), 0.0)
+        ns = np.where(estimate.stalls[chosen], sums / np.maximum(present, 1), ns)
+        left = np.where(present > 0, np.maximum(ns - estimate.cost_ns[chosen], 0.0), 0.0)
         left = np.where(np.isfinite(left), left, 0.0) * present / drawn.shape[1]
         wholes[number] = left.sum()
         parts[number] = np.bincount(label, left, minlength=labels)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from lstmprof.breakdown.attribution import Stretches
+from lstmprof.breakdown.attribution import Intervals
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups, numbered
 from lstmprof.events.intervals import Ints
@@ -52,8 +52,8 @@ class Slots:
     absent: tuple[Ints, Ints] = (_NOTHING, _NOTHING)
 
 
-def slots_of_stretches(
-    events: EventTable, windows: Sequence[Window], stretches: Stretches, on_device: bool
+def slots_of_intervals(
+    events: EventTable, windows: Sequence[Window], intervals: Intervals, on_device: bool
 ) -> Slots:
     """Return the slot of each time interval: matching intervals of the steps have the same number.
 
@@ -61,25 +61,25 @@ def slots_of_stretches(
     an activity is one slot, whatever the device waits for.
     """
     if not len(events):
-        slot = numbered(stretches.label)
+        slot = numbered(intervals.label)
         return Slots(slot, slot, np.empty(0, dtype=np.int64))
     slot_of = slots_of_events(events, windows)
-    row, known = stretches.row, stretches.row != NONE
+    row, known = intervals.row, intervals.row != NONE
     own = np.where(known, slot_of[row], NONE)
     if on_device:
-        busy = np.array([state == "busy" for state, _ in stretches.labels], dtype=np.bool_)
-        busy = busy[stretches.label]
-        of = np.where(busy, own, _next_busy(stretches, own, busy))
-        slot = numbered(np.where(busy, stretches.label, NONE), of)
-        return Slots(slot, slot, slot_of, _absent(slot, of, stretches.window, busy))
-    label = events.once(_labels, *_OF_LABELS)
+        busy = np.array([state == "busy" for state, _ in intervals.labels], dtype=np.bool_)
+        busy = busy[intervals.label]
+        activity_slot = np.where(busy, own, _next_busy(intervals, own, busy))
+        slot = numbered(np.where(busy, intervals.label, NONE), activity_slot)
+        return Slots(slot, slot, slot_of, _absent(slot, activity_slot, intervals.window, busy))
+    label = events.once(_labels, *_LABEL_COLUMNS)
     parent = events.rows_named("parent_id")
     around = np.where(parent != NONE, label[parent], NONE)
-    before = _last_child(events, stretches)
+    before = _last_child(events, intervals)
     inside = before != NONE
-    slot = numbered(stretches.label, own, np.where(inside, slot_of[before], NONE))
+    slot = numbered(intervals.label, own, np.where(inside, slot_of[before], NONE))
     like = numbered(
-        stretches.label,
+        intervals.label,
         np.where(known, label[row], NONE),
         np.where(known, around[row], NONE),
         np.where(inside, label[before], NONE),
@@ -87,16 +87,16 @@ def slots_of_stretches(
     return Slots(slot, like, slot_of)
 
 
-def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
+def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
     """Return for each interval the slot of the next activity in its step, or ``NONE``.
 
     ``own`` has the slot of each interval's event, and ``busy`` is True if the interval is an
     activity.
     """
-    order = np.lexsort((stretches.start_ns, stretches.window))
-    window, sorted_busy = stretches.window[order], busy[order]
-    places = np.where(sorted_busy, np.arange(len(order)), len(order))
-    following = np.minimum.accumulate(places[::-1])[::-1]
+    order = np.lexsort((intervals.start_ns, intervals.window))
+    window, sorted_busy = intervals.window[order], busy[order]
+    positions = np.where(sorted_busy, np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(positions[::-1])[::-1]
     safe = np.minimum(following, len(order) - 1)
     there = (following < len(order)) & (window[safe] == window)
     result = np.empty(len(order), dtype=np.int64)
@@ -104,56 +104,57 @@ def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
     return result
 
 
-def _absent(slot: Ints, of: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
+def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
     """Return (slot, step index) of each gap of length 0: an activity with no gap before it.
 
-    ``of`` has for each interval the slot of its activity, or of the activity that ends the gap.
+    ``activity_slot`` has for each interval the slot of its activity, or of the activity that ends
+    the gap.
     """
-    gap_before = np.full(int(of.max(initial=0)) + 1, NONE, dtype=np.int64)
-    gaps = np.flatnonzero(~busy & (of != NONE))
-    gap_before[of[gaps]] = slot[gaps]
-    there = np.flatnonzero(busy & (of != NONE) & (gap_before[of] != NONE))
+    gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
+    gaps = np.flatnonzero(~busy & (activity_slot != NONE))
+    gap_before[activity_slot[gaps]] = slot[gaps]
+    there = np.flatnonzero(busy & (activity_slot != NONE) & (gap_before[activity_slot] != NONE))
     windows = int(window.max(initial=0)) + 1
-    begun = np.unique(gap_before[of[there]] * windows + window[there])
+    begun = np.unique(gap_before[activity_slot[there]] * windows + window[there])
     missing = np.setdiff1d(begun, slot[gaps] * windows + window[gaps])
     return missing // windows, missing % windows
 
 
-def _last_child(events: EventTable, stretches: Stretches) -> Ints:
+def _last_child(events: EventTable, intervals: Intervals) -> Ints:
     """Return for each time interval the event's last child that began before the interval."""
     parent = events.rows_named("parent_id")
-    inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(stretches.row != NONE)
-    around = np.concatenate([parent[inner], stretches.row[own]])
-    at_ns = np.concatenate([events.start_ns[inner], stretches.start_ns[own]])
-    is_stretch = np.arange(len(around)) >= len(inner)
-    order = np.lexsort((is_stretch, at_ns, around))
-    last = np.maximum.accumulate(np.where(is_stretch[order], -1, np.arange(len(order))))
+    inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(intervals.row != NONE)
+    around = np.concatenate([parent[inner], intervals.row[own]])
+    at_ns = np.concatenate([events.start_ns[inner], intervals.start_ns[own]])
+    is_interval = np.arange(len(around)) >= len(inner)
+    order = np.lexsort((is_interval, at_ns, around))
+    last = np.maximum.accumulate(np.where(is_interval[order], -1, np.arange(len(order))))
     same = (last >= 0) & (around[order][np.maximum(last, 0)] == around[order])
     rows = np.append(inner, np.full(len(own), NONE))[order]
     before = np.where(same, rows[np.maximum(last, 0)], NONE)
-    result = np.full(len(stretches.row), NONE, dtype=np.int64)
-    of_stretch = is_stretch[order]
-    result[own[order[of_stretch] - len(inner)]] = before[of_stretch]
+    result = np.full(len(intervals.row), NONE, dtype=np.int64)
+    of_interval = is_interval[order]
+    result[own[order[of_interval] - len(inner)]] = before[of_interval]
     return result
 
 
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
     """Return the slot of each event; ``NONE`` outside the steps ``windows`` (of one rank)."""
     slots = np.full(len(events), NONE, dtype=np.int64)
-    rows = events.of_rank(windows[0].rank) if windows else np.empty(0, dtype=np.int64)
+    rows = events.rows_of_rank(windows[0].rank) if windows else np.empty(0, dtype=np.int64)
     window = _window_of(events, rows, windows)
     rows = rows[window[rows] != NONE]
     if not len(rows):
         return slots
     parent, window = _parents(events, rows, window, windows)
-    label = events.once(_labels, *_OF_LABELS)
+    label = events.once(_labels, *_LABEL_COLUMNS)
     begun = 0
     level = rows[parent[rows] < 0]
     children = _Children(parent, rows)
     slots[level] = _matched(parent[level], window[level], label[level], events.start_ns[level])
     while len(level):
         begun = int(slots[level].max()) + 1
-        level = children.of(level)
+        level = children.children_of(level)
         if len(level):
             above = slots[parent[level]]
             numbers = _matched(above, window[level], label[level], events.start_ns[level])
@@ -163,13 +164,13 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Ints:
     """Return the index of the step in which each of ``rows`` starts; ``NONE`` outside the steps."""
-    places = np.argsort([w.start_ns for w in windows], kind="stable")
-    starts = np.array([windows[p].start_ns for p in places], dtype=np.int64)
-    ends = np.array([windows[p].end_ns for p in places], dtype=np.int64)
+    positions = np.argsort([w.start_ns for w in windows], kind="stable")
+    starts = np.array([windows[p].start_ns for p in positions], dtype=np.int64)
+    ends = np.array([windows[p].end_ns for p in positions], dtype=np.int64)
     result = np.full(len(events), NONE, dtype=np.int64)
     at = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
     inside = (at >= 0) & (events.start_ns[rows] < ends[np.maximum(at, 0)])
-    result[rows[inside]] = places[at[inside]]
+    result[rows[inside]] = positions[at[inside]]
     return result
 
 
@@ -214,7 +215,7 @@ def names_without_numbers(events: EventTable) -> Ints:
 
 
 #: The columns that ``_labels`` reads.
-_OF_LABELS = ("kind", "name", "shapes", "stream")
+_LABEL_COLUMNS = ("kind", "name", "shapes", "stream")
 
 
 def _labels(events: EventTable) -> Ints:
@@ -231,7 +232,7 @@ class _Children:
         self._rows = inner[np.argsort(parent[inner], kind="stable")]
         self._parents = parent[self._rows]
 
-    def of(self, level: Ints) -> Ints:
+    def children_of(self, level: Ints) -> Ints:
         """Return the children of the rows ``level``."""
         first = np.searchsorted(self._parents, level, side="left")
         last = np.searchsorted(self._parents, level, side="right")
@@ -250,9 +251,9 @@ def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
     first = np.flatnonzero(np.append(True, sequence.of[1:] != sequence.of[:-1]))
-    place = np.arange(len(order)) - first[sequence.of]
+    offset = np.arange(len(order)) - first[sequence.of]
     key, position = label, _occurrences(sequence.of, label)
-    unlike = _parents_that_differ(above, sequence, place, label)
+    unlike = _parents_that_differ(above, sequence, offset, label)
     if len(unlike):
         position = position.copy()
         ends = np.append(first[1:], len(order))
@@ -277,10 +278,10 @@ def _occurrences(sequence: Ints, label: Ints) -> Ints:
     return result
 
 
-def _parents_that_differ(above: Ints, sequence: Groups, place: Ints, label: Ints) -> Ints:
+def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Ints) -> Ints:
     """Return the parents' slots whose children are not the same sequence in every step.
 
-    ``sequence`` groups the children by parent and step; ``place`` is the position in the group.
+    ``sequence`` groups the children by parent and step; ``offset`` is the position in the group.
     """
     sizes = sequence.sizes()[sequence.of]
     by_parent = numbered(above)
@@ -289,8 +290,8 @@ def _parents_that_differ(above: Ints, sequence: Groups, place: Ints, label: Ints
     np.minimum.at(least, by_parent, sizes)
     np.maximum.at(most, by_parent, sizes)
     unlike = least != most
-    at_place = Groups(by_parent, place)
-    differs = label != label[at_place.first[at_place.of]]
+    at_offset = Groups(by_parent, offset)
+    differs = label != label[at_offset.first[at_offset.of]]
     unlike |= np.bincount(by_parent[differs], minlength=count) > 0
     first = np.full(count, len(above), dtype=np.int64)
     np.minimum.at(first, by_parent, np.arange(len(above)))
@@ -312,29 +313,29 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
         return
     for first, last in ends:
         own = label[first:last].tolist()
-        places = np.full(last - first, NONE, dtype=np.int64)
+        positions = np.full(last - first, NONE, dtype=np.int64)
         for code in LCSseq.opcodes(reference, own):
             if code.tag == "equal":
-                places[code.dest_start : code.dest_end] = np.arange(code.src_start, code.src_end)
-        _match_the_rest(places, own, reference)
-        position[first:last] = places
+                positions[code.dest_start : code.dest_end] = np.arange(code.src_start, code.src_end)
+        _match_the_rest(positions, own, reference)
+        position[first:last] = positions
 
 
-def _match_the_rest(places: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event without a place in ``places`` a free place of its label, if there is one.
+def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
+    """Give each event without a position a free position of its label, if there is one.
 
     ``own`` and ``reference`` are the labels of the sequence and of the longest sequence. Events
-    without a free place are numbered after the end of ``reference``.
+    without a free position are numbered after the end of ``reference``.
     """
-    left = np.flatnonzero(places == NONE).tolist()
+    left = np.flatnonzero(positions == NONE).tolist()
     if not left:
         return
     free: dict[int, list[int]] = {}
-    for place in np.setdiff1d(np.arange(len(reference)), places).tolist():
-        free.setdefault(reference[place], []).append(place)
+    for position in np.setdiff1d(np.arange(len(reference)), positions).tolist():
+        free.setdefault(reference[position], []).append(position)
     taken: dict[int, int] = {}
     for event in left:
         of_label, number = free.get(own[event], []), taken.get(own[event], 0)
         taken[own[event]] = number + 1
         past = len(reference) + number - len(of_label)
-        places[event] = of_label[number] if number < len(of_label) else past
+        positions[event] = of_label[number] if number < len(of_label) else past

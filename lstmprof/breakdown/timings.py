@@ -27,7 +27,7 @@ from lstmprof.runs.metadata import RunInfo
 
 #: A change after the profile is reported only if each round has at least this many iterations
 #: before the profile, and as many after it.
-LEAST = 5
+LEAST_ITERATIONS = 5
 #: If steps take longer after the profile by this share or more, in at least ``LEAST_ROUNDS``
 #: rounds, the state of the process has changed. Chosen by hand, above the differences between
 #: rounds of one process on a quiet machine.
@@ -79,7 +79,7 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
         yield Warning(
             GOVERNOR, f"the CPU governor is '{governor}'", "set the governor to 'performance'"
         )
-    if info.loss_fell is False and len(iterations) >= 2 * LEAST:
+    if info.loss_fell is False and len(iterations) >= 2 * LEAST_ITERATIONS:
         yield Warning(LOSS, "the loss did not fall", "check that the network learns")
     for reason in info.gpu_throttle_reasons or ():
         yield Warning(
@@ -128,7 +128,11 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     iterations before it. At least ``LEAST_ROUNDS`` rounds are required, because in one round the
     machine may have changed. ``pairs`` has the (before, after) times of each round.
     """
-    some = [(before, after) for before, after in pairs if min(len(before), len(after)) >= LEAST]
+    some = [
+        (before, after)
+        for before, after in pairs
+        if min(len(before), len(after)) >= LEAST_ITERATIONS
+    ]
     if len(some) < max(len(pairs), LEAST_ROUNDS):
         return None
     changes = [math.log(np.min(after) / np.max(before)) for before, after in some]

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.event_types import event_types
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Covered, Flags, Ints, Segments, foremost, places_among
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.sorts import sorts
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
@@ -31,13 +31,13 @@ _COLLECTIVE_CLASS = 1
 
 
 @dataclass(frozen=True)
-class Lane:
+class DeviceActivity:
     """One device of one rank: its activities, and the activity to which each instant belongs.
 
     Arrays have one entry per activity with a duration, sorted by (start, end, correlation id).
     """
 
-    device: int
+    number: int
     start_ns: Ints
     end_ns: Ints
     row: Ints
@@ -46,17 +46,17 @@ class Lane:
     busy: Segments  # ``owner`` is the row of the activity
 
 
-def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
+def device_activities(events: EventTable, rank: int | None) -> Iterator[DeviceActivity]:
     """Yield the devices of ``rank`` that have activities, in order of their numbers."""
-    rows = events.of_rank(rank)
+    rows = events.rows_of_rank(rank)
     rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
     device = events.ints("device", UNKNOWN)
     for number in np.unique(device[rows]).tolist():
         if number != UNKNOWN:
-            yield _lane(events, number, rows[device[rows] == number])
+            yield _device_activity(events, number, rows[device[rows] == number])
 
 
-def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
+def _device_activity(events: EventTable, device: int, rows: Ints) -> DeviceActivity:
     ends = events.end_ns
     start, end = events.start_ns[rows], ends[rows]
     correlation = events.ints("correlation_id", np.iinfo(np.int64).max)[rows]
@@ -70,7 +70,7 @@ def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
     row = rows[order]
     launch = events.rows_named("launch_id")[row]
     owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
-    return Lane(device, start[order], end[order], row, launch, ends[launch], owned)
+    return DeviceActivity(device, start[order], end[order], row, launch, ends[launch], owned)
 
 
 def _classes(events: EventTable) -> Ints:
@@ -82,9 +82,9 @@ def _classes(events: EventTable) -> Ints:
 #: Idle time after a launch call counts as launch latency up to ``LATENCIES`` times the profile's
 #: median latency, and in any case up to ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: ``asked_about`` returns None if more than this share of the events may show why a device waited,
-#: because leaving out so few of the others saves no time.
-MOST_ASKED = 0.7
+#: ``may_explain_waits`` returns None if more than this share of the events may show why a device
+#: waited, because leaving out so few of the others saves no time.
+MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -110,10 +110,10 @@ class Waits:
 AllWaits = Mapping[int | None, Mapping[int, Waits]]
 
 
-def waits_of(lane: Lane) -> Waits:
-    """Return the waits of a device; ``lane`` has all its activities in the profile."""
+def waits_of(device: DeviceActivity) -> Waits:
+    """Return the waits of a device; ``device`` has all its activities in the profile."""
     gaps = _Gaps()
-    gaps.add(lane)
+    gaps.add(device)
     return gaps.waits()
 
 
@@ -125,14 +125,14 @@ class _Gaps:
         self._parts: list[tuple[Ints, Ints, Ints]] = []
         self._latencies_ns: list[Ints] = []
 
-    def add(self, lane: Lane) -> None:
+    def add(self, device: DeviceActivity) -> None:
         """Add the next part of the device's activities."""
-        reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
+        reached = np.maximum.accumulate(np.append(self._reached, device.end_ns))
         self._reached = int(reached[-1])
-        after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
+        after_gap = np.flatnonzero(device.start_ns > reached[:-1])
         # If several activities begin together, it is unknown which one the device waited for.
-        alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)[after_gap]
-        columns = (reached, lane.start_ns, lane.launch, lane.returned_ns)
+        alone = np.append(device.start_ns[1:] > device.start_ns[:-1], True)[after_gap]
+        columns = (reached, device.start_ns, device.launch, device.returned_ns)
         since, until, launch, returned = (column[after_gap] for column in columns)
         known = launch != NONE
         queued = known & alone & (returned <= since)
@@ -157,13 +157,13 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
-        for lane, rows in _activities(packed, piece):
-            mine = np.concatenate([late.get(lane, rows[:0]), rows])
+        for key, rows in _activities(packed, piece):
+            mine = np.concatenate([late.get(key, rows[:0]), rows])
             last = int(np.searchsorted(start_ns[mine], start_ns[mine[-1]]))
-            late[lane] = mine[last:]
-            gaps.setdefault(lane, _Gaps()).add(_packed_lane(packed, lane[1], mine[:last]))
-    for lane, rows in late.items():
-        gaps[lane].add(_packed_lane(packed, lane[1], rows))
+            late[key] = mine[last:]
+            gaps.setdefault(key, _Gaps()).add(_packed_activity(packed, key[1], mine[:last]))
+    for key, rows in late.items():
+        gaps[key].add(_packed_activity(packed, key[1], rows))
     number_of = {UNKNOWN if rank is None else rank: rank for rank in ranks}
     of_ranks: dict[int | None, dict[int, Waits]] = {rank: {} for rank in ranks}
     for rank, device in sorted(gaps):
@@ -176,7 +176,7 @@ def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int],
     """Yield ((rank, device), rows of activities with a duration) per device in ``piece``."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
-    chosen &= (packed.values("dur_ns", piece) > 0) & packed.known("device", piece)
+    chosen &= (packed.values("dur_ns", piece) > 0) & packed.has_value("device", piece)
     rows = np.flatnonzero(chosen)
     rank, device = (packed.ints(name, piece)[rows] for name in ("rank", "device"))
     group = Groups(rank, device)
@@ -184,45 +184,45 @@ def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int],
         yield (int(rank[first]), int(device[first])), piece.start + rows[members]
 
 
-def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
+def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
     """Return the activities ``rows`` of a device, with only the fields that ``_Gaps`` reads."""
     start_ns, dur_ns = packed.values("start_ns"), packed.values("dur_ns")
-    rows = rows[_few_swapped(packed, rows)]
+    rows = rows[_exact_order(packed, rows)]
     start = start_ns[rows].astype(np.int64)
     launch = packed.values("launch_id")[rows]
     returned = start_ns[launch].astype(np.int64) + dur_ns[launch]
     nobody = Segments(start[:0], start[:0], start[:0])
-    return Lane(device, start, start + dur_ns[rows], rows, launch, returned, nobody)
+    return DeviceActivity(device, start, start + dur_ns[rows], rows, launch, returned, nobody)
 
 
-def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
+def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
     """Return for each event whether it may show what a device waited for.
 
     Events of a host thread can show it only while a device is idle, until the launch for which the
     device waits. Return None (all events) if there are several ranks, or if nearly all events may
     show it. ``packed`` is sorted by start.
     """
-    of = sorts(packed)
+    of = event_types(packed)
     active = [kind in ACTIVITY_KINDS for kind in of.kind]
-    devices = {*of.place[3][active].tolist()} - {UNKNOWN}
+    devices = {*of.device[active].tolist()} - {UNKNOWN}
     if len(waits) != 1 or len(of.ranks) > 1 or not devices:
         return None
     (of_rank,) = waits.values()
     if devices != of_rank.keys():
         return None  # a device has no activity with a duration
-    begins, ends = _asked_intervals(windows, of_rank.values())
+    begins, ends = _explaining_intervals(windows, of_rank.values())
     rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
     always = np.array([*rows, False])
-    asked = np.empty(len(packed), dtype=np.bool_)
+    explaining = np.empty(len(packed), dtype=np.bool_)
     for piece in packed.pieces():
         start = packed.values("start_ns", piece).astype(np.int64)
         place = places_among(ends, start)
-        asked[piece] = begins[place] < start + packed.values("dur_ns", piece)
-        asked[piece] |= always[packed.codes("kind", piece)]
-    return asked if asked.mean() < MOST_ASKED else None
+        explaining[piece] = begins[place] < start + packed.values("dur_ns", piece)
+        explaining[piece] |= always[packed.codes("kind", piece)]
+    return explaining if explaining.mean() < MOST_EXPLAINING else None
 
 
-def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
+def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
     """Return starts and ends of the times in which host events may show what a device waits for.
 
     An interval after all events is added, so that a search always finds an interval.
@@ -244,7 +244,7 @@ def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple
     return np.append(begins, always), np.append(ends, always)
 
 
-def _few_swapped(packed: Packed, rows: Ints) -> Ints:
+def _exact_order(packed: Packed, rows: Ints) -> Ints:
     """Return the order that sorts ``rows`` by (start, end, correlation id).
 
     They are already sorted by start, so only rows with equal starts move.

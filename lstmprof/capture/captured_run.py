@@ -28,7 +28,7 @@ from lstmprof.capture.worker.profiling import compressed
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.events import Profile
 from lstmprof.events.annotate import CAPTURED, OWN_CODE, annotated
-from lstmprof.events.annotate.sampled_stacks import WAITING, place_of, within_step
+from lstmprof.events.annotate.sampled_stacks import WAITING, part_of_stack, within_step
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.events.processes import Process, joined
 from lstmprof.events.table import EventTable
@@ -93,7 +93,7 @@ def write_captured(
     description = {**described(name, profile, profile.events), "source": source}
     facts = {**description, **rounds[0].metadata}
     sampling = {"sampling": sampling_facts(rounds, samples)}
-    info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings), **sampling})
+    info = run_info({**facts, **_joined_facts(rounds), **_sums(timings), **sampling})
     with new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
         for process, result in profiles:
@@ -150,7 +150,7 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
         profile = formats.read(result.profiles[0])
         count = len(result.metadata["profiled_wall_ns"])
         profiles.append(replace(profile, events=_whole_steps(profile.events, count)))
-    whole = sources.of_one_job(ranks, profiles)
+    whole = sources.join_ranks(ranks, profiles)
     events = annotated(whole.events, captured=False)
     return replace(whole, events=with_steps(events, windows(events, captured=True)))
 
@@ -177,7 +177,7 @@ def _put(source: Path, place: Path) -> None:
         shutil.copyfile(source, place)
 
 
-def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
+def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
     """Return the facts of run.json that are joined from all rounds: lists, sums, largest values."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
@@ -191,7 +191,7 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
         "rounds": [metadata["started_at"] for metadata in all_metadata],
         "ended_at": max(metadata["ended_at"] for metadata in all_metadata),
         "profiled_rounds": [number for number, count in enumerate(counts) for _ in range(count)],
-        **{name: _of_steps(all_metadata, counts, name) for name in PER_STEP},
+        **{name: _joined_lists(all_metadata, counts, name) for name in PER_STEP},
         "turn_with": _in_every_round(all_metadata, "turn_with"),
         "timing_threads": threads or None,
         "recording": [cost for of in all_metadata for cost in of.get("recording") or ()] or None,
@@ -218,7 +218,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**sums, "reason": first.get("reason")}
 
 
-def _of_steps(
+def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
     """Join the lists ``name`` of all rounds, which have one entry per profiled step; return None if
@@ -280,14 +280,14 @@ def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
         frames = within_step(stack.frames)
         if frames is None or not frames:
             continue
-        place = place_of(frames, framework)
+        stack_part = part_of_stack(frames, framework)
         rows.append(
             {
                 "round": number,
                 "thread": stack.thread,
-                "part": place.part,
-                "rule": place.rule,
-                "line": place.line,
+                "part": stack_part.part,
+                "rule": stack_part.rule,
+                "line": stack_part.line,
                 "count": stack.count,
                 "frames": list(frames),
             }

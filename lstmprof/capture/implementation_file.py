@@ -23,8 +23,10 @@ from lstmprof.implementations import UNUSUAL, Implementation
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 #: Module that the file imports -> framework. If it imports only Keras, that is TensorFlow, unless
 #: the file sets ``FRAMEWORK``.
-_TOLD_BY = {name: name for name in FRAMEWORKS}
-_TOLD_BY.update({"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"})
+_FRAMEWORK_OF_IMPORT = {name: name for name in FRAMEWORKS}
+_FRAMEWORK_OF_IMPORT.update(
+    {"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"}
+)
 BUILD = "build"
 #: Example files in ``templates`` for users to start from; each can be captured as it is.
 TEMPLATES = ("torch", "tensorflow", "keras", "jax")
@@ -137,23 +139,23 @@ def _framework(tree: ast.Module, name: str) -> str:
     Raises:
         UsageError: the file has neither, or names an unknown framework.
     """
-    said = _said(tree)
-    if said is not None:
-        if said not in FRAMEWORKS:
-            raise unknown_name("FRAMEWORK of {}".format(name), said, FRAMEWORKS)
-        return said
+    stated = _stated_framework(tree)
+    if stated is not None:
+        if stated not in FRAMEWORKS:
+            raise unknown_name("FRAMEWORK of {}".format(name), stated, FRAMEWORKS)
+        return stated
     roots = list(_imported(tree))
     # Keras is tried last, because a file for another backend than TensorFlow may import both.
     for root in [root for root in roots if root != "keras"] + roots:
-        if root in _TOLD_BY:
-            return _TOLD_BY[root]
+        if root in _FRAMEWORK_OF_IMPORT:
+            return _FRAMEWORK_OF_IMPORT[root]
     raise UsageError(
         "{}: imports none of {}, keras and flax".format(name, ", ".join(FRAMEWORKS)),
         'add FRAMEWORK = "torch" (or another of these) to the file',
     )
 
 
-def _said(tree: ast.Module) -> Optional[str]:
+def _stated_framework(tree: ast.Module) -> Optional[str]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and "FRAMEWORK" in map(_name, node.targets):
             try:

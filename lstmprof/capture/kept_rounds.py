@@ -25,7 +25,7 @@ from lstmprof.capture.worker import host
 from lstmprof.errors import LstmprofError, RunError
 from lstmprof.events.schema import SCHEMA_VERSION
 
-ROUNDS, KEPT = ".rounds", "kept.json"
+ROUNDS, KEPT_FILE = ".rounds", "kept.json"
 
 #: Conditions under which a round was captured: name -> value. A round is reused only if all
 #: conditions are the same now.
@@ -57,13 +57,13 @@ class KeptRounds:
     """The finished rounds of the run ``name`` in the folder ``out``."""
 
     def __init__(self, out: Path, name: str) -> None:
-        self.place = out / ROUNDS / name
+        self.folder = out / ROUNDS / name
 
     def __len__(self) -> int:
         return len(self._folders())
 
     def _folders(self) -> list[Path]:
-        return [path.parent for path in self.place.glob(f"*/{KEPT}")]
+        return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
         """Return why the rounds cannot be reused, or None if they can.
@@ -74,7 +74,7 @@ class KeptRounds:
             try:
                 number = int(folder.name)
                 asked = json.loads(json.dumps(makings[number]))
-                then = json.loads((folder / KEPT).read_text(encoding="utf-8"))["making"]
+                then = json.loads((folder / KEPT_FILE).read_text(encoding="utf-8"))["making"]
                 result_in(folder)
             except (OSError, ValueError, LookupError, TypeError, LstmprofError):
                 return "these rounds are damaged, or from another lstmprof version"
@@ -89,11 +89,11 @@ class KeptRounds:
         Raises:
             RunError: the round exists and cannot be read.
         """
-        folder = self.place / str(number)
-        if not (folder / KEPT).exists():
+        folder = self.folder / str(number)
+        if not (folder / KEPT_FILE).exists():
             return None
         try:
-            pid = json.loads((folder / KEPT).read_text(encoding="utf-8"))["pid"]
+            pid = json.loads((folder / KEPT_FILE).read_text(encoding="utf-8"))["pid"]
             return dataclasses.replace(result_in(folder), pid=pid)
         except (OSError, ValueError, KeyError) as fault:
             raise RunError(f"{folder}: cannot be read ({fault})", "repeat the capture") from fault
@@ -110,17 +110,17 @@ class KeptRounds:
         try:
             for own in WORKERS_OWN:
                 shutil.rmtree(scratch / own, ignore_errors=True)
-            (scratch / KEPT).write_text(json.dumps(content), encoding="utf-8")
-            self.place.mkdir(parents=True, exist_ok=True)
-            scratch.rename(self.place / str(number))
+            (scratch / KEPT_FILE).write_text(json.dumps(content), encoding="utf-8")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            scratch.rename(self.folder / str(number))
         except OSError as fault:
             raise RunError(
-                f"{self.place / str(number)}: cannot be stored ({fault.strerror})",
+                f"{self.folder / str(number)}: cannot be stored ({fault.strerror})",
                 "check whether another capture writes the same run, or give another --out",
             ) from fault
 
     def discard(self) -> None:
         """Remove the rounds of this run, and the folder ``.rounds`` if it is then empty."""
-        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):
-            self.place.parent.rmdir()
+            self.folder.parent.rmdir()

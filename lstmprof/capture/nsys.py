@@ -25,13 +25,13 @@ REPORT = "report"
 DATABASE = "steps.sqlite"
 _IMPORTER = "QdstrmImporter"
 #: Folders that may contain the importer, relative to the folder of nsys.
-_BESIDE = (
+_IMPORTER_FOLDERS = (
     *("../host-linux-x64", "../../host-linux-x64"),
     *("../lib/nsight-systems/host-linux-x64", "../../../nsight-systems/host-linux-x64"),  # Debian
 )
 
 
-def found() -> str:
+def nsys_path() -> str:
     """Return the ``nsys`` on the PATH.
 
     Raises:
@@ -54,7 +54,7 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
         CaptureError: nsys is not installed.
     """
     return [
-        *(found(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
+        *(nsys_path(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
         "--wait=primary",  # do not wait for processes that outlive the main process
         *(
             "--capture-range=nvtx",
@@ -78,11 +78,11 @@ class Lifeline:
         os.mkfifo(path)
         # for reading, too: opening it for writing only would wait for a reader. Child processes do
         # not inherit it.
-        self._held = os.open(path, os.O_RDWR)
+        self._fifo = os.open(path, os.O_RDWR)
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Close the FIFO, which ends the process that reads it."""
-        os.close(self._held)
+        os.close(self._fifo)
 
 
 def was_measured(folder: Path) -> bool:
@@ -113,7 +113,7 @@ def export(folder: Path, place: str = ".") -> None:
             "install another version of the Python package nvtx; this nsys does not support it",
         )
     database = folder / place / DATABASE
-    _run(export_command(found(), report, database))
+    _run(export_command(nsys_path(), report, database))
     stream.unlink(missing_ok=True)
     kept = {database: database.name, report: database.with_suffix(report.suffix).name}
     places = [
@@ -130,8 +130,8 @@ def _importer() -> str:
     Raises:
         CaptureError: it does not exist.
     """
-    place = Path(os.path.realpath(found())).parent
-    for folder in _BESIDE:
+    place = Path(os.path.realpath(nsys_path())).parent
+    for folder in _IMPORTER_FOLDERS:
         path = place / folder / _IMPORTER
         if path.is_file():
             return str(path.resolve())

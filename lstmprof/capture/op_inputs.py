@@ -70,7 +70,7 @@ def _joined(
     for members in Groups(codes[rows], step[rows]).members():
         alike = rows[members]
         number = int(np.searchsorted(numbers, step[alike[0]]))
-        inputs = _of_step(_recorded(names[codes[alike[0]]], recorded), number, len(alike))
+        inputs = _inputs_in_step(_recorded(names[codes[alike[0]]], recorded), number, len(alike))
         if inputs:
             joined.append((alike, ([s for s, *_ in inputs], [d for _, d, _ in inputs])))
     return joined
@@ -82,7 +82,7 @@ def _is_nested(events: EventTable, codes: Ints) -> Flags:
     return np.asarray((parent != NONE) & (codes[parent] == codes), np.bool_)
 
 
-def _of_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
+def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
     """Return the recorded inputs for the ``count`` ops of one name in step ``number``.
 
     ``recorded`` has all recorded inputs of ops of this name. The result is empty if they do not

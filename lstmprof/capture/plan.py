@@ -171,11 +171,11 @@ def _label(users: str, ways: str, *, several: bool) -> str:
 def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
     name = run_name(request)
     skip = refusal(_on_its_device(request)) or request.row.lacks(way.version)
-    skip = skip or (str(way.fault) if way.fault else _there(request, out / name))
+    skip = skip or (str(way.fault) if way.fault else _why_skipped(request, out / name))
     return Planned(name, request, skip, way)
 
 
-def _there(request: CaptureRequest, place: Path) -> str | None:
+def _why_skipped(request: CaptureRequest, place: Path) -> str | None:
     """Return why a capture is skipped whose run exists, or None if there is no run.
 
     The reason says if the user's file has changed since the capture.
@@ -250,9 +250,9 @@ def _without_interpreter(
         environment = planned.interpreter.environment
         if environment is None:
             continue
-        if environment.place not in faults:
-            faults[environment.place] = _fault_of_making(environment, progress)
-        fault = faults[environment.place]
+        if environment.folder not in faults:
+            faults[environment.folder] = _fault_of_making(environment, progress)
+        fault = faults[environment.folder]
         if fault:
             yield name, fault
 

@@ -186,19 +186,19 @@ class _Sweep:
         try:
             check(request)
             if request.profiler == NSYS:
-                nsys.found()
+                nsys.nsys_path()
             check_name(self.out, name, force=self.force)
             shares = _shares(request, rounds)
         except LstmprofError as error:
             return error
         makings = [making(share, len(shares)) for share in shares]
         kept = KeptRounds(self.out, name)
-        self._look_at(name, kept, makings)
+        self._report_kept(name, kept, makings)
         self.captures[name] = _Capture(shares, makings, kept)
         self.pace.plan(name, len(shares))
         return None
 
-    def _look_at(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
+    def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
         """Report which rounds an earlier, interrupted capture left; discard them if they cannot be
         reused."""
         there = number_of(len(kept), "round", "rounds")
@@ -217,7 +217,7 @@ class _Sweep:
         """Capture round ``number`` of the runs ``names``. Yield (name, run) for each run that is
         then complete, and (name, error) for each run that failed.
         """
-        there = {name: self._there(name, number) for name in names}
+        there = {name: self._earlier_result(name, number) for name in names}
         left = [name for name, result in there.items() if result is None]
         began_s = time.monotonic()
         captured = self._captured_in_turns(left, number, scratch)
@@ -228,7 +228,7 @@ class _Sweep:
             if ended:
                 yield name, ended
 
-    def _there(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
+    def _earlier_result(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
         """Return the result of a round that an earlier capture left, or the error if it cannot be
         read.
 
@@ -296,7 +296,7 @@ class _Sweep:
         kept = of.kept.result(number)
         if kept is None:
             raise RunError(
-                f"{of.kept.place}: another capture removed a round", "repeat the capture"
+                f"{of.kept.folder}: another capture removed a round", "repeat the capture"
             )
         return kept
 

@@ -74,7 +74,7 @@ def capture(
     with _worker(request, scratch.resolve()) as worker:
         if seat:
             seat.started(partial(_kill, worker))
-        _follow(worker, request.timeout_s, _of_the_worker(request, progress), seat)
+        _follow(worker, request.timeout_s, _worker_progress(request, progress), seat)
     if not (scratch / RESULT).exists():
         raise _death(worker.returncode, scratch / LOG)
     if request.profiler != NSYS:
@@ -85,18 +85,18 @@ def capture(
     return result_in(scratch)
 
 
-def _of_the_worker(request: CaptureRequest, progress: Progress) -> Progress:
+def _worker_progress(request: CaptureRequest, progress: Progress) -> Progress:
     """Return ``progress``; under Nsight Systems, pass it only the worker's own lines, because nsys
     writes to the same pipe.
     """
     if request.profiler != NSYS:
         return progress
 
-    def told(line: str) -> None:
+    def report(line: str) -> None:
         if line.startswith(MARK):
             progress(line[len(MARK) :])
 
-    return told
+    return report
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def _lifeline(request: CaptureRequest, scratch: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        lifeline.let_go()
+        lifeline.close()
 
 
 def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:

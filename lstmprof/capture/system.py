@@ -36,43 +36,45 @@ class Probe:
 
 def lines() -> Iterator[Probe]:
     """Yield the probes: the driver, each framework, then what profiling needs."""
-    found = driver()
-    yield _driver(found)
+    gpu_driver = driver()
+    yield _driver(gpu_driver)
     with ThreadPoolExecutor() as pool:  # each framework is imported in its own process
-        yield from pool.map(lambda name: _framework(name, found), SEES)
+        yield from pool.map(lambda name: _framework(name, gpu_driver), SEES)
     yield from _shared_files()
-    yield _cupti(found)
+    yield _cupti(gpu_driver)
     yield _nsys()
     yield from _counters()
 
 
-def _driver(found: Driver) -> Probe:
-    if not found.gpus:
-        return Probe("driver", MISSING, found.fault)
-    allowed = "an unknown CUDA" if found.cuda is None else "CUDA {}.{}".format(*found.cuda)
-    gpus = ", ".join(found.gpus)
-    return Probe("driver", OK, f"NVIDIA driver {found.version} allows {allowed}; {gpus}")
+def _driver(gpu_driver: Driver) -> Probe:
+    if not gpu_driver.gpus:
+        return Probe("driver", MISSING, gpu_driver.fault)
+    allowed = (
+        "an unknown CUDA" if gpu_driver.cuda is None else "CUDA {}.{}".format(*gpu_driver.cuda)
+    )
+    gpus = ", ".join(gpu_driver.gpus)
+    return Probe("driver", OK, f"NVIDIA driver {gpu_driver.version} allows {allowed}; {gpus}")
 
 
-def _framework(name: str, found: Driver) -> Probe:
+def _framework(name: str, gpu_driver: Driver) -> Probe:
     if importlib.util.find_spec(name) is None:
-        step = wheel_for(name, found) if found.gpus else f'pip install "lstmprof[{name}]"'
+        step = wheel_for(name, gpu_driver) if gpu_driver.gpus else f'pip install "lstmprof[{name}]"'
         return Probe(name, MISSING, "not installed", step)
     command = [sys.executable, "-m", "lstmprof.capture.worker.driver", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_S)
-        seen = GpuView(**json.loads(done.stdout.splitlines()[-1]))
+        view = GpuView(**json.loads(done.stdout.splitlines()[-1]))
     except (subprocess.TimeoutExpired, IndexError, ValueError):
         return Probe(name, MISSING, "it cannot be imported", f'python -c "import {name}" says why')
-    build = f"built for CUDA {seen.built_for}" if seen.built_for else "built without CUDA"
-    if seen.gpus:
-        sees = f"{seen.version}, {build}, sees {seen.gpus} GPU(s)"
-        if seen.profiles is False:
+    build = f"built for CUDA {view.built_for}" if view.built_for else "built without CUDA"
+    if view.gpus:
+        sees = f"{view.version}, {build}, sees {view.gpus} GPU(s)"
+        if view.profiles is False:
             return Probe(name, MISSING, f"{sees}; its profiler records no kernels", "use nsys")
         return Probe(name, OK, sees)
-    if not found.gpus:
-        return Probe(name, OK, f"{seen.version}, {build}; it runs on the CPU")
-    fault, step = why_no_gpu(seen, found)
+    if not gpu_driver.gpus:
+        return Probe(name, OK, f"{view.version}, {build}; it runs on the CPU")
+    fault, step = why_no_gpu(view, gpu_driver)
     return Probe(name, MISSING, f"{fault}; it sees no GPU", step)
 
 
@@ -92,7 +94,7 @@ def _shared_files() -> Iterator[Probe]:
             )
 
 
-def _cupti(found: Driver) -> Probe:
+def _cupti(gpu_driver: Driver) -> Probe:
     places = [Path(folder) for folder in sys.path if folder] + [
         Path("/usr/local/cuda/extras/CUPTI")
     ]
@@ -101,7 +103,7 @@ def _cupti(found: Driver) -> Probe:
     first = next(libraries, None)
     if first is not None:
         return Probe("CUPTI", OK, str(first))
-    step = "install a wheel for CUDA, which brings it" if found.gpus else ""
+    step = "install a wheel for CUDA, which brings it" if gpu_driver.gpus else ""
     return Probe("CUPTI", MISSING, "libcupti.so was not found, so no kernels are recorded", step)
 
 

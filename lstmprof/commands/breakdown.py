@@ -100,7 +100,7 @@ def command(
     first = FirstAnswers()
     of_steps = table in (None, "ledger") and not step_range
     with options.leaving_out() as left_out:
-        runs = options.runs_of(paths, left_out, *([first.tell] if of_steps else []))
+        runs = options.runs_of(paths, left_out, *([first.show_early] if of_steps else []))
         breakdowns = options.broken_down(runs, left_out, step_range, made, look)
         first.check(breakdowns)
         _tell_what_is_empty(breakdowns, table)
@@ -164,9 +164,9 @@ class FirstAnswers:
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
         self._least_bytes = least_bytes
-        self._told: dict[str, FirstStep] = {}
+        self._shown_early: dict[str, FirstStep] = {}
 
-    def tell(self, path: Path, name: str) -> None:
+    def show_early(self, path: Path, name: str) -> None:
         """Print the breakdown of the first step of the profile at ``path`` before reading the rest.
 
         Print nothing if the profile is small or its format does not allow this. ``name`` is the
@@ -183,18 +183,18 @@ class FirstAnswers:
             options.say(f"cannot show the first step early: {fault}")
             return
         if first:
-            self._told[name] = first
+            self._shown_early[name] = first
             for line in _first_step_lines(name, first):
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Print a line for each of ``breakdowns`` that contradicts what ``tell`` has printed."""
-        if not self._told:
+        """Print a line for each of ``breakdowns`` that contradicts what was printed early."""
+        if not self._shown_early:
             return
         from lstmprof.breakdown.first_step import holds
 
         for breakdown in breakdowns:
-            first = self._told.get(breakdown.run.name)
+            first = self._shown_early.get(breakdown.run.name)
             if first and not holds(first, breakdown.ledger, breakdown.windows):
                 options.say(
                     f"{breakdown.run.name}: the times of the first step above are wrong: the whole"
@@ -209,9 +209,9 @@ def _first_step_lines(name: str, first: FirstStep) -> list[str]:
         f"{name}: the first step ({first.name}), from the first {share} of the"
         f" {file_size(first.file_bytes)} file; the breakdown of all steps follows"
     ]
-    for lane in first.lanes[:_LANES_EACH]:
+    for lane in first.mean_steps[:_LANES_EACH]:
         said += _lane_lines(lane, first.device_names.get(lane.device or 0))
-    more = first.lanes[_LANES_EACH:]
+    more = first.mean_steps[_LANES_EACH:]
     return [*said, f"  and {len(more)} more devices"] if more else said
 
 

@@ -359,7 +359,7 @@ def command(
     exact = plan.matching(precisions, PRECISIONS, "precision")
     common = CaptureRequest(next(iter(names)), networks[0], **options)
     if common.profiler == NSYS and not sweeping["only_plan"]:
-        nsys.found()
+        nsys.nsys_path()
     planned = plan.plan(names, networks, exact, common, out, wish)
     if len(planned) > 1 or many:
         return _capture_plan(planned, out, **sweeping)

@@ -55,7 +55,7 @@ def command(paths: tuple[str, ...], system: bool, format_: str, step_range: str 
     with options.leaving_out() as left_out:
         runs = options.runs_of(paths, left_out)
         breakdowns = options.broken_down(runs, left_out, step_range, ())
-        checked = options.of_good(check, breakdowns, left_out)
+        checked = options.from_good(check, breakdowns, left_out)
         if format_ == "json":
             import msgspec
 

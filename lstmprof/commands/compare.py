@@ -106,10 +106,10 @@ def _profiles(path: str, step_range: str | None, left_out: options.LeftOut) -> l
     ``path`` may also name a saved baseline.
     """
     from lstmprof.diagnose.step_profile import step_profile_of
-    from lstmprof.runs.cache import place_of
+    from lstmprof.runs.cache import resolve_baseline
 
     profiles: list[StepProfile] = []
-    runs = options.runs_of([place_of(path)], left_out)
+    runs = options.runs_of([resolve_baseline(path)], left_out)
     options.broken_down(
         runs, left_out, step_range, ("ledger",), lambda b: profiles.append(step_profile_of(b))
     )

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from lstmprof.names import LISTED
 
 
-def _of(names: Iterable[str], begun: str) -> list[CompletionItem]:
+def _items(names: Iterable[str], begun: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
@@ -29,28 +29,28 @@ def implementations(
     """Return names of implementations that begin with ``begun``; if there are none, files."""
     from lstmprof.implementations import TABLE
 
-    return _of((row.name for row in TABLE), begun) or paths(context, option, begun)
+    return _items((row.name for row in TABLE), begun) or paths(context, option, begun)
 
 
 def listed(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the names that ``lstmprof list`` accepts."""
     from lstmprof.implementations import FAMILIES, TABLE
 
-    return _of((*LISTED, *FAMILIES, *(row.name for row in TABLE)), begun)
+    return _items((*LISTED, *FAMILIES, *(row.name for row in TABLE)), begun)
 
 
 def workloads(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return names of workloads."""
     from lstmprof.workloads.studies import NAMED
 
-    return _of((workload.name for workload in NAMED), begun)
+    return _items((workload.name for workload in NAMED), begun)
 
 
 def precisions(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return names of precisions."""
     from lstmprof.capture.request import PRECISIONS
 
-    return _of(PRECISIONS, begun)
+    return _items(PRECISIONS, begun)
 
 
 def devices(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -58,11 +58,11 @@ def devices(_: click.Context, option: click.Parameter, begun: str) -> list[Compl
     from lstmprof.capture.worker.host import cuda_devices
 
     gpus = (f"cuda:{number}" for number in range(cuda_devices()))
-    return _of(("auto", "cpu", "cuda", *gpus), begun)
+    return _items(("auto", "cpu", "cuda", *gpus), begun)
 
 
 def eras(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return names of eras (known environments with old versions of a framework)."""
     from lstmprof.capture.interpreters.eras import TABLE
 
-    return _of((era.name for era in TABLE), begun)
+    return _items((era.name for era in TABLE), begun)

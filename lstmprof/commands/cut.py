@@ -66,22 +66,22 @@ def command(
       lstmprof cut big.pt.trace.json.gz --range 120.5..180 -o small.json.gz
     """
     is_json = _is_json(out)
-    steps_asked, span = _asked(step, steps, range_)
+    steps_asked, span = _parsed(step, steps, range_)
     from lstmprof.export import perfetto
-    from lstmprof.export.trace_cut import READS, kept, steps_chosen
+    from lstmprof.export.trace_cut import READS, cut_of, steps_chosen
 
     perfetto.refuse(out, force=force)
     with options.leaving_out() as left_out:
         breakdown = options.one_broken_down(path, left_out, step_range)
         windows = steps_chosen(breakdown.windows, *steps_asked) if steps_asked else []
         events = breakdown.packed(READS).table(READS)
-        of = kept(events, windows, span)
+        cut = cut_of(events, windows, span)
         if is_json:
-            said = _as_kineto(breakdown, events, of, path, out)
+            said = _as_kineto(breakdown, events, cut, path, out)
         else:
-            size = perfetto.write(breakdown, out, force=True, of=of.windows, span=of.span)
-            said = f"{of.inside:,} of {len(events):,} events, {file_size(size)}"
-        options.say(_over_the_edge(of, is_json=is_json))
+            size = perfetto.write(breakdown, out, force=True, steps=cut.windows, span=cut.span)
+            said = f"{cut.inside:,} of {len(events):,} events, {file_size(size)}"
+        options.say(_over_the_edge(cut, is_json=is_json))
         options.result(f"wrote {out} ({said})")
     return left_out.code
 
@@ -95,7 +95,7 @@ def _is_json(out: Path) -> bool:
     return name.endswith(".json")
 
 
-def _asked(
+def _parsed(
     step: int | None, steps: str | None, range_: str | None
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
     """Parse the options; return ((first step, last step), None) or (None, (start ns, end ns)).
@@ -120,7 +120,7 @@ def _asked(
     return ((first, last), None) if steps else (None, (first, last))
 
 
-def _as_kineto(breakdown: Breakdown, events: EventTable, of: Cut, path: str, out: Path) -> str:
+def _as_kineto(breakdown: Breakdown, events: EventTable, cut: Cut, path: str, out: Path) -> str:
     from lstmprof.export import trace_cut
     from lstmprof.export.trace_cut import last_before
 
@@ -128,18 +128,17 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, of: Cut, path: str, out
         raise UsageError(
             f"{path}: only a Kineto file can be cut to .json", "use -o FILE.pftrace instead"
         )
-    values_ns = last_before(breakdown.run.counters(), of.span[0])
-    written = trace_cut.write(events, of, Path(path), out, values_ns)
+    values_ns = last_before(breakdown.run.counters(), cut.span[0])
+    written = trace_cut.write(events, cut, Path(path), out, values_ns)
     return f"{written.kept:,} of {written.events:,} entries, {file_size(written.size_bytes)}"
 
 
-def _over_the_edge(of: Cut, *, is_json: bool) -> str:
+def _over_the_edge(cut: Cut, *, is_json: bool) -> str:
     """Return the line about kept events that are partly or entirely outside the cut."""
-    crossing = f"kept whole: {of.crossing:,} events that begin or end outside the kept part"
+    crossing = f"kept whole: {cut.crossing:,} events that begin or end outside the kept part"
     if not is_json:
         return crossing
-    steps = ", ".join(f"step {step}" for step in of.next_steps)
+    steps = ", ".join(f"step {step}" for step in cut.next_steps)
     marker = f", and the marker of {steps}" if steps else ""
-    return (
-        f"{crossing}; also kept: {len(of.rows) - of.inside:,} events linked to kept events{marker}"
-    )
+    linked = len(cut.rows) - cut.inside
+    return f"{crossing}; also kept: {linked:,} events linked to kept events{marker}"

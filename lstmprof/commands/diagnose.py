@@ -15,7 +15,7 @@ from lstmprof.numbers import escaped
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.diagnose.diagnosis import Diagnosis
-    from lstmprof.diagnose.what_ifs import Asked
+    from lstmprof.diagnose.what_ifs import DiagnosisOptions
 
 
 @click.command(name="diagnose")
@@ -115,11 +115,11 @@ def command(
     """
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.roofline import parsed
-    from lstmprof.diagnose.what_ifs import Asked
+    from lstmprof.diagnose.what_ifs import DiagnosisOptions
 
     options.refuse_missing(paths)
     limits = parsed(peaks) if peaks else None
-    asked = Asked(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))
+    wanted = DiagnosisOptions(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
         # Runs that the user names individually must be comparable; runs of a folder need not be.
@@ -129,17 +129,17 @@ def command(
             [run for of_path in runs for run in of_path], left_out, step_range, tables
         )
         if against_builtin:
-            _show_against(breakdowns, asked, format_, left_out)
+            _show_against(breakdowns, wanted, format_, left_out)
             return left_out.code
 
         def diagnosed(good: Sequence[Breakdown]) -> tuple[list[Breakdown], list[Diagnosis]]:
             must_compare = named and len(good) > 1
-            return list(good), diagnose_all(good, across, asked, must_compare=must_compare)
+            return list(good), diagnose_all(good, across, wanted, must_compare=must_compare)
 
-        breakdowns, diagnoses = options.of_good(diagnosed, breakdowns, left_out)
+        breakdowns, diagnoses = options.from_good(diagnosed, breakdowns, left_out)
         _show(diagnoses, format_, [name for name in DETAILS if details[name]])
         if since is not None and format_ != "json":
-            _show_gain(since, diagnoses, asked)
+            _show_gain(since, diagnoses, wanted)
         if open_:
             options.open_report(breakdowns, left_out, across, diagnoses)
     return left_out.code
@@ -156,7 +156,7 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
         diagnosis.show_all(diagnoses, details)
 
 
-def _show_gain(since: str, diagnoses: Sequence[Diagnosis], asked: Asked) -> None:
+def _show_gain(since: str, diagnoses: Sequence[Diagnosis], wanted: DiagnosisOptions) -> None:
     """Print for each run how much faster it is than the earlier run at the path ``since``."""
     from lstmprof.breakdown import break_down
     from lstmprof.diagnose.diagnosis import diagnose
@@ -165,21 +165,26 @@ def _show_gain(since: str, diagnoses: Sequence[Diagnosis], asked: Asked) -> None
     from lstmprof.runs.run import open_run
 
     with border(since):
-        before = diagnose(break_down(open_run(Path(since))), asked=asked).verdict
+        before = diagnose(break_down(open_run(Path(since))), wanted=wanted).verdict
     for diagnosis in diagnoses:
         terminal.write_line(gained(before, diagnosis.verdict))
 
 
 def _show_against(
-    breakdowns: Sequence[Breakdown], asked: Asked, format_: str, left_out: options.LeftOut
+    breakdowns: Sequence[Breakdown],
+    wanted: DiagnosisOptions,
+    format_: str,
+    left_out: options.LeftOut,
 ) -> None:
     """Print for each run its comparison with the framework's built-in LSTM, then its diagnosis."""
     from lstmprof.commands.terminal import diagnosis
-    from lstmprof.diagnose.builtin import tried
+    from lstmprof.diagnose.builtin import try_against_builtin
     from lstmprof.diagnose.diagnosis import diagnose_all
 
     leave_out = left_out.faults.append
-    verdicts = [tried(breakdown, asked, leave_out, options.say) for breakdown in breakdowns]
+    verdicts = [
+        try_against_builtin(breakdown, wanted, leave_out, options.say) for breakdown in breakdowns
+    ]
     if format_ == "json":
         terminal.write_json([verdict.to_dict() for verdict in verdicts])
         return
@@ -187,7 +192,7 @@ def _show_against(
         shown = [verdict.diagnosis] if verdict.diagnosis else []
         if not shown:
             with options.trying(breakdown.run.path, left_out):
-                shown = diagnose_all([breakdown], asked=asked)
+                shown = diagnose_all([breakdown], wanted=wanted)
         if format_ == "markdown":
             print(f"**{escaped(verdict.sentence)}**\n")
             print("".join(f"{diagnosis.markdown(each)}\n" for each in shown))

@@ -76,7 +76,7 @@ def command(
         traces.refuse(out, force=force)
     with options.leaving_out() as left_out:
         given = [options.one_broken_down(path, left_out, step_range) for path in paths]
-        lanes = [(b, *step_profile_of(b).place) for b in given] if len(given) == 2 else []
+        lanes = [(b, *step_profile_of(b).rank_device) for b in given] if len(given) == 2 else []
         if perfetto:
             size = (
                 traces.write_pair(lanes, perfetto, force=force)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 #: Seconds between lines of progress if stderr is a file or a pipe.
-_TOLD_EVERY_S = 10.0
+_PRINT_EVERY_S = 10.0
 #: If more existing runs than this are skipped, their number is printed instead of their names.
 _MOST_KEPT = 8
 
@@ -79,13 +79,13 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         with closing(ingest_all(profiles, out, name=name, progress=line.show, **asked)) as results:
             for ingested in results:
                 line.clear()
-                _tell(ingested)
+                _print_runs(ingested)
                 done += ingested
     finally:
         line.clear()
-        is_something = bool(done.runs or done.kept)
+        is_something = bool(done.runs or done.made_before)
         left_out = options.LeftOut([*done.errors, *done.foreign])
-        left_out.tell("left out:" if is_something else "lstmprof: error:")
+        left_out.print_all("left out:" if is_something else "lstmprof: error:")
     _tell_kept(done)
     if is_something:
         options.say(f"next: lstmprof diagnose {shlex.quote(str(out))}")
@@ -100,10 +100,10 @@ class _ProgressLine:
         self._shown_s: float | None = None
 
     def show(self, text: str) -> None:
-        """Show ``text`` as the progress; to a file or pipe at most every ``_TOLD_EVERY_S``."""
+        """Show ``text`` as the progress; to a file or pipe at most every ``_PRINT_EVERY_S``."""
         if sys.stderr.isatty():
             write_over(text)
-        elif self._shown_s is None or time.monotonic() - self._shown_s > _TOLD_EVERY_S:
+        elif self._shown_s is None or time.monotonic() - self._shown_s > _PRINT_EVERY_S:
             self._shown_s = time.monotonic()
             options.say(text)
 
@@ -113,7 +113,7 @@ class _ProgressLine:
             write_over("")
 
 
-def _tell(ingested: Ingested) -> None:
+def _print_runs(ingested: Ingested) -> None:
     """Print each run that was written, and what its profile lacks."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.runs.remote import RemoteRun, event_count
@@ -131,9 +131,11 @@ def _tell_kept(done: Ingested) -> None:
     """Print which runs were skipped, because they exist and their files are unchanged."""
     from lstmprof.runs.remote import RemoteRun
 
-    if len(done.kept) > _MOST_KEPT:
-        options.say(f"skipped {len(done.kept)} runs: they exist, and their files are unchanged")
+    if len(done.made_before) > _MOST_KEPT:
+        options.say(
+            f"skipped {len(done.made_before)} runs: they exist, and their files are unchanged"
+        )
         return
-    for run in done.kept:
+    for run in done.made_before:
         place = run.url if isinstance(run, RemoteRun) else run.path
         options.say(f"skipped {place}: it exists, and its files are unchanged")

@@ -25,7 +25,7 @@ from lstmprof.implementations import (
     unknown,
 )
 from lstmprof.names import LISTED
-from lstmprof.numbers import known
+from lstmprof.numbers import or_dash
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
 
@@ -194,7 +194,7 @@ def _show(what: str | None, implementations: Sequence[Implementation]) -> None:
 
 def _era_cells(row: dict[str, Any]) -> list[str]:
     packages, pythons = " ".join(row["packages"]), ", ".join(row["pythons"])
-    return [row["name"], packages, pythons, known(row["download_mb"], "{:,} MB"), row["here"]]
+    return [row["name"], packages, pythons, or_dash(row["download_mb"], "{:,} MB"), row["here"]]
 
 
 def _refusals(implementations: Sequence[Implementation]) -> list[list[str]]:

@@ -124,20 +124,20 @@ class Stages:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told = clock()
+        self._printed_s = clock()
         self._done = 0
 
     def at(self, stage: str) -> None:
         """Print that ``stage`` begins, unless the last line is recent."""
-        if sys.stderr.isatty() and self._clock() - self._told >= self.EVERY_S:
-            self._told = self._clock()
+        if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
+            self._printed_s = self._clock()
             say(f"{stage} …")
 
-    def done(self, noun: str, whole: int) -> None:
-        """Count one of ``whole`` items as done, and print the count: ``3 of 8 {noun}``."""
+    def done(self, noun: str, total: int) -> None:
+        """Count one of ``total`` items as done, and print the count: ``3 of 8 {noun}``."""
         self._done += 1
-        if self._done < whole:
-            self.at(f"{self._done} of {whole} {noun}")
+        if self._done < total:
+            self.at(f"{self._done} of {total} {noun}")
 
 
 @dataclass
@@ -154,7 +154,7 @@ class LeftOut:
         """
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
-    def tell(self, word: str = "left out:") -> None:
+    def print_all(self, word: str = "left out:") -> None:
         """Print each error after ``word``, then the number of errors."""
         for fault in self.faults:
             say(f"{word} {fault}")
@@ -173,7 +173,7 @@ def leaving_out() -> Iterator[LeftOut]:
     finally:
         with contextlib.suppress(OSError, ValueError):  # cli.run handles a closed stream
             sys.stdout.flush()
-        left_out.tell()
+        left_out.print_all()
 
 
 @contextlib.contextmanager
@@ -272,7 +272,7 @@ def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Bre
     return broken_down(runs, left_out, step_range, ())[0]
 
 
-def of_good(
+def from_good(
     make: Callable[[Sequence[Breakdown]], _Made],
     breakdowns: Sequence[Breakdown],
     left_out: LeftOut,
@@ -284,7 +284,7 @@ def of_good(
     """
     from lstmprof.runs import border
 
-    return border.of_good(make, breakdowns, lambda b: b.run.path, left_out.faults.append)
+    return border.from_good(make, breakdowns, lambda b: b.run.path, left_out.faults.append)
 
 
 def report_tables() -> tuple[str, ...]:
@@ -322,7 +322,7 @@ def open_report(
         place = Path(tempfile.mkdtemp(prefix="lstmprof-report-"))
     path = place / f"{name}.html"
     if diagnoses is None:
-        report = of_good(lambda good: report_of(good, None, across), breakdowns, left_out)
+        report = from_good(lambda good: report_of(good, None, across), breakdowns, left_out)
     else:
         report = report_of(breakdowns, None, across, diagnoses)
     size = page.write(report, path, force=True)

@@ -60,14 +60,14 @@ def command(
             "give a run, a folder of runs, or a profile",
         )
     from lstmprof.breakdown.sql import answer
-    from lstmprof.runs.border import of_good, place_of
+    from lstmprof.runs.border import from_good, path_of
 
     with options.leaving_out() as left_out, contextlib.ExitStack() as stack:
         runs = options.runs_of(paths or (options.TRACES,), left_out)
-        rows = of_good(
+        rows = from_good(
             lambda good: stack.enter_context(answer(sql, good, timeout_s)),
             runs,
-            place_of,
+            path_of,
             left_out.faults.append,
         )
         if format_ == "json":

@@ -95,7 +95,7 @@ def command(
             *(runs, left_out, step_range, TABLES),
             look=lambda _: stages.done("runs analysed", len(runs)),
         )
-        report = options.of_good(
+        report = options.from_good(
             lambda good: report_of(good, title, across, begins=stages.at), breakdowns, left_out
         )
         stages.at("writing the page")

@@ -30,7 +30,7 @@ from lstmprof.diagnose.shapes import (
     slowest_layer,
 )
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
 from lstmprof.names import FRAMEWORK_NAMES
@@ -94,7 +94,7 @@ class Against:
 
 
 def against_builtin(
-    breakdown: Breakdown, asked: Asked, progress: Progress = lambda line: None
+    breakdown: Breakdown, wanted: DiagnosisOptions, progress: Progress = lambda line: None
 ) -> Against:
     """Compare the run of ``breakdown`` with its framework's layer op, captured if needed.
 
@@ -115,10 +115,10 @@ def against_builtin(
     tables = TABLES if shape.layer is None else (*TABLES, LAYERS)
     best = break_down(run, None, tables)
     if shape.layer is not None:
-        return _of_layers(breakdown, best, shape)
+        return _compare_layers(breakdown, best, shape)
     if not same_machine(breakdown.run.info, run.info):
         return _elsewhere(breakdown, best, shape)
-    return _of_steps(breakdown, best, shape, asked)
+    return _compare_steps(breakdown, best, shape, wanted)
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
@@ -163,16 +163,16 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
     return f"{row.name} is not installed; lstmprof capture --impl {row.name} installs it"
 
 
-def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run:
-    """Return a run of ``request``: from the folder of the run ``beside``, from the cache, or new.
+def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> Run:
+    """Return a run of ``request``: from the folder of ``neighbour``, from the cache, or new.
 
     Raises:
         CaptureError: a worker died, hung or refused.
     """
     name, cache = run_name(request), cache_folder()
     folder = cache / BUILTIN
-    for path in (beside.path.parent / name, beside.path.parent / run_name(_auto(request))):
-        if path != beside.path and is_run(path) and _serves(open_run(path).info, request):
+    for path in (neighbour.path.parent / name, neighbour.path.parent / run_name(_auto(request))):
+        if path != neighbour.path and is_run(path) and _serves(open_run(path).info, request):
             progress(f"reusing {path}")
             return open_run(path)
     if is_run(folder / name) and _serves(open_run(folder / name).info, request):
@@ -213,9 +213,9 @@ def _is_installed(info: RunInfo) -> bool:
         return True
 
 
-def same_machine(one: RunInfo, other: RunInfo) -> bool:
+def same_machine(first: RunInfo, other: RunInfo) -> bool:
     """Return whether both runs used machines of the same kind; False if unknown."""
-    facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (one, other)]
+    facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (first, other)]
     return facts[0][0] is not None and facts[0] == facts[1]
 
 
@@ -228,9 +228,11 @@ def op_name(request_implementation: str, cell: str) -> str:
     return _OPS[request_implementation].format(cell=cell.upper())
 
 
-def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked) -> Against:
+def _compare_steps(
+    breakdown: Breakdown, best: Breakdown, shape: Shape, wanted: DiagnosisOptions
+) -> Against:
     """Compare clean steps of the same network on the same machine."""
-    diagnosis = diagnose_all([breakdown, best], (), asked, must_compare=True)[0]
+    diagnosis = diagnose_all([breakdown, best], (), wanted, must_compare=True)[0]
     assert diagnosis.fast is not None
     mine, other = diagnosis.slow, diagnosis.fast
     if mine.info is not breakdown.run.info:
@@ -304,7 +306,7 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
     return f"the profile is from another machine ({machine}; this machine: {here_is})"
 
 
-def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
+def _compare_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
     """Compare one call of the slowest layer with one call of the layer op, both as profiled.
 
     This is for profiles that lstmprof did not capture.
@@ -381,12 +383,14 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
     return f"runs {count(time_steps)} time steps per batch in a loop of separate ops"
 
 
-def tried(breakdown: Breakdown, asked: Asked, leave_out: LeaveOut, progress: Progress) -> Against:
+def try_against_builtin(
+    breakdown: Breakdown, wanted: DiagnosisOptions, leave_out: LeaveOut, progress: Progress
+) -> Against:
     """Return the result of ``against_builtin``; if that fails, report why to ``leave_out``."""
     name = breakdown.run.name
     try:
         with border(breakdown.run.path):
-            return against_builtin(breakdown, asked, progress)
+            return against_builtin(breakdown, wanted, progress)
     except LstmprofError as fault:
         failed = f"{name}: not compared with its layer op: {fault.fault}"
         leave_out(LstmprofError(failed, fault.next_step))

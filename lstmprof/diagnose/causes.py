@@ -77,7 +77,7 @@ WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATIO
 
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Python frames that start or stop jax.profiler or torch.profiler.
-_OF_PROFILER = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
+_PROFILER_FRAME = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
 _MOVES = ("layout", "transfer", "memset")
 
 
@@ -118,7 +118,7 @@ RULES = (
     Rule(PROFILER, _part("profiler"), "overhead that the profiler recorded"),
     Rule(
         PROFILER,
-        lambda c, run: c.part == "python" and bool(_OF_PROFILER.search(c.name or "")),
+        lambda c, run: c.part == "python" and bool(_PROFILER_FRAME.search(c.name or "")),
         "Python of the profiler itself, which starts or stops it",
     ),
     Rule(

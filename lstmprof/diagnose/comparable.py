@@ -57,7 +57,7 @@ def refuse_unless_comparable(
     Raises:
         UsageError: another condition differs, or ``across`` has a name that is not a condition.
     """
-    allowed = known(across)
+    allowed = valid_conditions(across)
     differ = {n: text for n, text in disagreements(first, second).items() if n not in allowed}
     if differ:
         options = " ".join(f"--across {name}" for name in differ)
@@ -67,7 +67,7 @@ def refuse_unless_comparable(
         )
 
 
-def known(across: Collection[str]) -> Collection[str]:
+def valid_conditions(across: Collection[str]) -> Collection[str]:
     """Return ``across`` if each name in it is a condition.
 
     Raises:
@@ -86,6 +86,6 @@ def comparable_groups(
 
     A run whose workload is unknown is its own group, unless ``across`` contains the workload.
     """
-    groups = alike(profiles, attrgetter("info"), known(across))
+    groups = alike(profiles, attrgetter("info"), valid_conditions(across))
     single = [] if "workload" in across else [g for g in groups if not g[0].info.workload]
     return [part for g in groups for part in ([[p] for p in g] if g in single else [g])]

@@ -44,10 +44,10 @@ from lstmprof.diagnose.step_profile import (
 )
 from lstmprof.diagnose.verdict import Verdict, verdict_of
 from lstmprof.diagnose.verdict_text import markdown_page, page
-from lstmprof.diagnose.what_ifs import Asked, WhatIf, what_ifs_of
+from lstmprof.diagnose.what_ifs import DiagnosisOptions, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
-from lstmprof.numbers import cropped, milliseconds, told_apart
+from lstmprof.numbers import cropped, made_unique, milliseconds
 
 if TYPE_CHECKING:
     import pandas
@@ -83,7 +83,7 @@ FINDINGS = (
 )
 #: Fields of a ``Difference`` in JSON and tables.
 _DIFFERENCE = ("kind", "fast_ns", "slow_ns", "delta_ns")
-_NOTHING = Asked()
+_NOTHING = DiagnosisOptions()
 _NO_ROOFLINE = (
     "--peaks has no effect, because only runs of lstmprof capture record how much a step computes"
 )
@@ -234,15 +234,15 @@ class Diagnosis:
             "state": self.outcome.state,
             "reason": self.outcome.words or None,
             "verdict": self.verdict.to_dict(),
-            "settings": [_of(d, "setting", "slow", "fast") for d in self.settings],
+            "settings": [_fields(d, "setting", "slow", "fast") for d in self.settings],
             "lacks": [{"run": run, **lack.to_dict()} for run, lack in self.lacks],
-            "lane": {**_of(slow, "rank", "device"), "of": slow.lanes},
-            "fast_lane": fast and {**_of(fast, "rank", "device"), "of": fast.lanes},
+            "lane": {**_fields(slow, "rank", "device"), "of": slow.lanes},
+            "fast_lane": fast and {**_fields(fast, "rank", "device"), "of": fast.lanes},
             "straggler": slow.straggler and asdict(slow.straggler),
             "overlap": slow.overlap
-            and {**asdict(slow.overlap), **_of(slow.overlap, "overlapped_ns", "share")},
+            and {**asdict(slow.overlap), **_fields(slow.overlap, "overlapped_ns", "share")},
             "busy_share": slow.busy_ns / slow.length_ns if slow.device is not None else None,
-            "waterfall": [_of(d, *_DIFFERENCE) for d in self.differences],
+            "waterfall": [_fields(d, *_DIFFERENCE) for d in self.differences],
             "findings": [_finding(explained) for explained in self.findings],
             "roofline": None if self.roofline is None else _roofline(self.roofline),
             "what_if": [replay.to_dict() for replay in self.what_ifs],
@@ -256,14 +256,14 @@ class Diagnosis:
 
         The table is empty for a single run.
         """
-        rows = [_of(d, *_DIFFERENCE) for d in self.differences]
+        rows = [_fields(d, *_DIFFERENCE) for d in self.differences]
         return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
 
     def table(self) -> Table:
         """Return the findings as a ``Table`` with one row per kind of time, largest first."""
         rows = [
             {
-                **_of(e.finding, "rank", "kind", "slow_ns", "delta_ns", "share"),
+                **_fields(e.finding, "rank", "kind", "slow_ns", "delta_ns", "share"),
                 "fast_ns": None if self.fast is None else e.finding.fast_ns,
                 "saves_ns": e.finding.saving.ns,
                 "certainty": e.certainty.level,
@@ -292,14 +292,14 @@ class Diagnosis:
         return markdown_page(self)
 
 
-def _of(thing: object, *names: str) -> dict[str, Any]:
+def _fields(thing: object, *names: str) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names}
 
 
 def _finding(explained: Explained) -> dict[str, Any]:
     finding, reasons = explained.finding, list(explained.certainty.reasons)
     return {
-        **_of(finding, "rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share"),
+        **_fields(finding, "rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share"),
         "saves_ns": finding.saving.ns,
         "saves_by": finding.saving.by,
         "certainty": {"level": explained.certainty.level, "reasons": reasons},
@@ -309,7 +309,7 @@ def _finding(explained: Explained) -> dict[str, Any]:
             {
                 "quantity": change.quantity,
                 "unit": QUANTITIES[change.quantity].unit,
-                **_of(change, "fast", "slow"),
+                **_fields(change, "fast", "slow"),
             }
             for change in finding.changes
         ],
@@ -329,7 +329,7 @@ def _reason(finding: Finding) -> str | None:
 def _roofline(limit: Roofline) -> dict[str, Any]:
     return {
         "peaks": asdict(limit.peaks),
-        **_of(limit, "step_ns", "share", "memory_share", "gemm_flops_per_s"),
+        **_fields(limit, "step_ns", "share", "memory_share", "gemm_flops_per_s"),
         "reaches": [
             {**asdict(r), "categories": list(r.categories), "share": r.share} for r in limit.reaches
         ],
@@ -340,27 +340,27 @@ def diagnose(
     breakdown: Breakdown,
     other: Breakdown | None = None,
     across: Collection[str] = (),
-    asked: Asked = _NOTHING,
+    wanted: DiagnosisOptions = _NOTHING,
 ) -> Diagnosis:
     """Return the diagnosis of one run, or of the slower of two runs.
 
     Args:
         across: conditions in which the two runs may differ.
-        asked: replays, peak rates, and the rank and device to diagnose.
+        wanted: replays, peak rates, and the rank and device to diagnose.
 
     Raises:
         UsageError: the runs differ in a condition that is not in ``across``, or a run lacks the
-            data for what is ``asked``.
+            data for what is wanted.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     breakdowns = [breakdown] if other is None else [breakdown, other]
-    return diagnose_all(breakdowns, across, asked, must_compare=True)[0]
+    return diagnose_all(breakdowns, across, wanted, must_compare=True)[0]
 
 
 def diagnose_all(
     breakdowns: Sequence[Breakdown],
     across: Collection[str] = (),
-    asked: Asked = _NOTHING,
+    wanted: DiagnosisOptions = _NOTHING,
     *,
     must_compare: bool = False,
 ) -> list[Diagnosis]:
@@ -372,40 +372,40 @@ def diagnose_all(
 
     Raises:
         UsageError: ``must_compare`` is True and the runs differ in a condition that is not in
-            ``across``, or a run lacks the data for what is ``asked``.
+            ``across``, or a run lacks the data for what is wanted.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
-    names = told_apart(breakdown.run.name for breakdown in breakdowns)
+    names = made_unique(breakdown.run.name for breakdown in breakdowns)
     breakdown_of = dict(zip(names, breakdowns, strict=True))
-    place = asked.rank, asked.device
+    place = wanted.rank, wanted.device
     profiles = [replace(step_profile_of(b, *place), name=name) for name, b in breakdown_of.items()]
     diagnoses: list[Diagnosis] = []
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
-        limits = {p.name: roofline_of(p, profiles, asked.peaks) for p in group}
+        limits = {p.name: roofline_of(p, profiles, wanted.peaks) for p in group}
         fastest, *others = sorted(group, key=lambda profile: profile.length_ns)
         pairs = [compare(fastest, other, across) for other in others]
         diagnoses += [
             replace(_with_times_of_advice(d, group), roofline=limits[d.slow.name]) for d in pairs
         ] or [_alone(p, breakdown_of[p.name], limits[p.name]) for p in group]
-    return [_with_what_ifs(d, breakdown_of[d.slow.name], asked) for d in diagnoses]
+    return [_with_what_ifs(d, breakdown_of[d.slow.name], wanted) for d in diagnoses]
 
 
-def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -> Diagnosis:
-    """Return ``diagnosis`` with measured gains for the fixes that a run in ``beside`` has."""
+def _with_times_of_advice(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
+    """Return ``diagnosis`` with measured gains for the fixes that a run in ``group`` has."""
     findings = []
     for explained in diagnosis.findings:
-        measured = (worth(advice, diagnosis.slow, beside) for advice in explained.remedies)
+        measured = (worth(advice, diagnosis.slow, group) for advice in explained.remedies)
         findings.append(replace(explained, remedies=tuple(a for a in measured if a is not None)))
     return replace(diagnosis, findings=tuple(findings))
 
 
-def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> Advice | None:
-    """Return ``advice`` for ``slow`` with a measured gain, if a run in ``beside`` follows it.
+def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Advice | None:
+    """Return ``advice`` for ``slow`` with a measured gain, if a run in ``group`` follows it.
 
     The gain is that of the fastest such run. Return None if that run is not faster than ``slow``.
     Return ``advice`` unchanged if no run follows it, or if the gain may be noise.
     """
-    others = [p for p in beside if _follows(p, advice, slow)]
+    others = [p for p in group if _follows(p, advice, slow)]
     if not others:
         return advice
     other = min(others, key=lambda profile: profile.length_ns)
@@ -441,10 +441,12 @@ def _alone(profile: StepProfile, breakdown: Breakdown, limit: Roofline | None) -
     return replace(alone(profile, savings(breakdown, profile, limit)), roofline=limit)
 
 
-def _with_what_ifs(diagnosis: Diagnosis, breakdown: Breakdown, asked: Asked) -> Diagnosis:
+def _with_what_ifs(
+    diagnosis: Diagnosis, breakdown: Breakdown, wanted: DiagnosisOptions
+) -> Diagnosis:
     limit, notes = diagnosis.roofline, diagnosis.notes
-    notes = notes if limit or not asked.peaks else (*notes, _NO_ROOFLINE)
-    replays = what_ifs_of(breakdown, diagnosis.slow, limit, asked)
+    notes = notes if limit or not wanted.peaks else (*notes, _NO_ROOFLINE)
+    replays = what_ifs_of(breakdown, diagnosis.slow, limit, wanted)
     return replace(diagnosis, what_ifs=replays, notes=notes)
 
 
@@ -484,7 +486,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
         outcome=result,
         findings=explained,
         warnings=profile.warnings,
-        notes=(*_beside(profile), *profile.notes),
+        notes=(*_time_notes(profile), *profile.notes),
     )
 
 
@@ -530,7 +532,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
             "one run used a GPU and the other a CPU, so their kinds of time cannot be compared"
         )
     for profile in (fast, slow):
-        notes += [f"{profile.name}: {note}" for note in (*_beside(profile), *profile.notes)]
+        notes += [f"{profile.name}: {note}" for note in (*_time_notes(profile), *profile.notes)]
         if profile.info.agrees_with_reference is False:
             notes.append(
                 f"{profile.name}: the implementation's file has no load(), so its results were "
@@ -540,7 +542,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     return [*notes, first_steps] if first_steps else notes
 
 
-def _beside(profile: StepProfile) -> list[str]:
+def _time_notes(profile: StepProfile) -> list[str]:
     """Return notes on time that the timed steps lost, and on events that only some steps have."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [

@@ -3,8 +3,8 @@
 Comparable runs of one implementation form a series, sorted by start time. A level is a group of
 consecutive runs with about the same step time. It is represented by its run with the narrowest 95 %
 interval. A new level begins at the first run whose step surely differs from that of the
-representing run: the whole 95 % interval of their ratio (``ratio_of``) is more than ``FLOOR`` above
-or below 1.
+representing run: the whole 95 % interval of their ratio (``ratio_of``) is more than
+``LEAST_CHANGE_SHARE`` above or below 1.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lstmprof.numbers import listed, milliseconds, number_of
 from lstmprof.runs.metadata import condition
 
 #: If the step time changes by a smaller share than this, no new level begins.
-FLOOR = EQUAL_SHARE
-_ALONE = "no earlier run of the series can be compared"
+LEAST_CHANGE_SHARE = EQUAL_SHARE
+_NOT_COMPARED = "no earlier run of the series can be compared"
 _NO_LABEL = "(no label) "
 COLUMNS = (
     Column(
@@ -44,15 +44,15 @@ COLUMNS = (
     Column("step_low_ns", pa.float64(), "ns", "low end of the 95 % interval of step_ns"),
     Column("step_high_ns", pa.float64(), "ns", "high end of the 95 % interval of step_ns"),
     Column("rounds", pa.int64(), "", "number of timed processes; 1 if the run was not timed"),
-    Column("against", pa.string(), "", "earlier run that this run is compared with", _ALONE),
-    Column("ratio", pa.float64(), "", "step_ns divided by step_ns of against", _ALONE),
-    Column("ratio_low", pa.float64(), "", "low end of the 95 % interval of ratio", _ALONE),
+    Column("against", pa.string(), "", "earlier run that this run is compared with", _NOT_COMPARED),
+    Column("ratio", pa.float64(), "", "step_ns divided by step_ns of against", _NOT_COMPARED),
+    Column("ratio_low", pa.float64(), "", "low end of the 95 % interval of ratio", _NOT_COMPARED),
     Column(
         "ratio_high",
         pa.float64(),
         "",
         "high end of the 95 % interval of ratio",
-        f"{_ALONE}, or the end is unbounded",
+        f"{_NOT_COMPARED}, or the end is unbounded",
     ),
     Column(
         "change",
@@ -86,10 +86,10 @@ class Point:
         """
         if self.ratio is None:
             return None
-        if self.ratio.low > 1 + FLOOR:
+        if self.ratio.low > 1 + LEAST_CHANGE_SHARE:
             return "slower"
         high = self.ratio.high
-        return "faster" if high is not None and high < 1 / (1 + FLOOR) else None
+        return "faster" if high is not None and high < 1 / (1 + LEAST_CHANGE_SHARE) else None
 
     @property
     def when(self) -> str:

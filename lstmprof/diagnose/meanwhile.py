@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lstmprof.breakdown.attribution import TAIL, Stretches
+from lstmprof.breakdown.attribution import TAIL, Intervals
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Covered
@@ -22,7 +22,7 @@ from lstmprof.numbers import cropped, percent
 
 #: An op or range is named as what the late rank did if it takes at least this share of the waits.
 #: Chosen by hand.
-_MOST = 0.5
+_LEAST_NAMED_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
     return Covered(end - np.array([longest[n] for n in arrived], dtype=np.int64), end)
 
 
-def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Meanwhile | None:
-    """Return what the device or host of ``stretches`` (time intervals) did during ``waits``.
+def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Meanwhile | None:
+    """Return what the device or host of ``intervals`` did during ``waits``.
 
     None if no single activity filled most of that time.
     """
-    stretches = stretches.cut_at(np.concatenate(waits.bounds))
-    inside = np.flatnonzero(waits.within(stretches.start_ns, stretches.end_ns) > 0)
-    length_ns = (stretches.end_ns - stretches.start_ns)[inside]
+    intervals = intervals.cut_at(np.concatenate(waits.bounds))
+    inside = np.flatnonzero(waits.within(intervals.start_ns, intervals.end_ns) > 0)
+    length_ns = (intervals.end_ns - intervals.start_ns)[inside]
     if not len(inside):
         return None
     is_range = events.is_kind("range")
@@ -86,7 +86,7 @@ def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Me
     launch = events.rows_named("launch_id")
     around = np.where(launch == NONE, around, around[launch])
     codes, texts = events.texts("name")
-    row = stretches.row[inside]
+    row = intervals.row[inside]
     known = (row != NONE) & ~events.is_kind("step")[row]
     names = np.where(known, codes[row], NONE)
     ranges = np.where((row != NONE) & (around[row] != NONE), codes[around[row]], NONE)
@@ -96,14 +96,14 @@ def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Me
         spent = np.bincount(of.reshape(-1), weights=length_ns)
         most = int(spent.argmax())
         name, within = (None if code == NONE else texts[code] for code in pairs[:, most].tolist())
-        if spent[most] >= _MOST * whole_ns and (name or within):
+        if spent[most] >= _LEAST_NAMED_SHARE * whole_ns and (name or within):
             return Meanwhile(name, within, int(spent[most]), whole_ns)
     for host in (True, False):
         labels = [
             part.removeprefix(TAIL) in WAITS_FOR_HOST if host else state == "busy"
-            for state, part in stretches.labels
+            for state, part in intervals.labels
         ]
-        ns = int(length_ns[np.array(labels)[stretches.label[inside]]].sum())
-        if ns >= _MOST * whole_ns:
+        ns = int(length_ns[np.array(labels)[intervals.label[inside]]].sum())
+        if ns >= _LEAST_NAMED_SHARE * whole_ns:
             return Meanwhile(None, None, ns, whole_ns, host)
     return None

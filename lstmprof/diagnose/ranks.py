@@ -19,7 +19,7 @@ import numpy as np
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import TAIL
-from lstmprof.breakdown.clean_step import CleanLane
+from lstmprof.breakdown.clean_step import CleanStep
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, rank_records
 from lstmprof.diagnose.meanwhile import Meanwhile
@@ -38,13 +38,13 @@ LEAST_SHARE = 0.01
 LATE = 0.5
 #: The late rank changes from step to step if at least this share of the steps has a late rank, and
 #: it is not always the same rank.
-MOVES = 0.75
+CHANGING_SHARE = 0.75
 #: With fewer collectives than this, it cannot be checked that they end at the same time on all
 #: ranks, because the ranks' clocks are aligned by the median difference of these ends.
-CHECKED = 3
+LEAST_COLLECTIVES = 3
 
 #: (rank, device): rank None means unknown, device None means the host.
-Place = tuple[int | None, int | None]
+RankDevice = tuple[int | None, int | None]
 _Rows = list[dict[str, Any]]
 
 
@@ -62,7 +62,7 @@ class Waiter:
     last_in: int
 
     @property
-    def place(self) -> Place:
+    def rank_device(self) -> RankDevice:
         """Return (rank, device)."""
         return self.rank, self.device
 
@@ -78,7 +78,7 @@ class WaitsFor:
     ns: float
 
     @property
-    def place(self) -> Place:
+    def rank_device(self) -> RankDevice:
         """Return (rank, device) of the device that waits."""
         return self.rank, self.device
 
@@ -138,24 +138,24 @@ class Straggler:
     excess: Excess | None = None
 
     @property
-    def place(self) -> Place:
+    def rank_device(self) -> RankDevice:
         """Return (rank, device) of the late rank."""
         return self.rank, self.device
 
     @property
     def longest(self) -> WaitsFor | None:
         """Return the longest wait for the late rank, or None if no wait is known."""
-        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
+        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.rank_device)
         return max(waits, key=lambda wait: wait.ns, default=None)
 
-    def waits_for_late_ns(self, place: Place) -> float:
-        """Return how long ``place`` waits for the late rank per step, in ns; 0 if unknown."""
-        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
-        return sum(w.ns for w in waits if w.place == place)
+    def waits_for_late_ns(self, rank_device: RankDevice) -> float:
+        """Return how long ``rank_device`` waits for the late rank per step, in ns; 0 if unknown."""
+        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.rank_device)
+        return sum(w.ns for w in waits if w.rank_device == rank_device)
 
-    def waits_ns(self, place: Place) -> int:
-        """Return how long ``place`` waits for other ranks per step, in ns; 0 if unknown."""
-        return round(sum(w.waits_ns for w in self.waiters if w.place == place))
+    def waits_ns(self, rank_device: RankDevice) -> int:
+        """Return how long ``rank_device`` waits for other ranks per step, in ns; 0 if unknown."""
+        return round(sum(w.waits_ns for w in self.waiters if w.rank_device == rank_device))
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ class Overlap:
         return self.overlapped_ns / self.communication_ns
 
 
-def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | None:
-    """Return which of the devices at ``places`` the other devices wait for.
+def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> Straggler | None:
+    """Return which of the devices at ``rank_devices`` the other devices wait for.
 
     Return None if there is only one device and it does not communicate.
 
@@ -188,7 +188,7 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
         RunError: the run's events are missing or damaged.
     """
     rows = breakdown.table("collectives").to_pylist()
-    if len(places) < 2 and not rows:
+    if len(rank_devices) < 2 and not rows:
         return None
     unmatched = [row for row in rows if row["collective"] is None]
     matters_ns = LEAST_SHARE * statistics.mean(w.end_ns - w.start_ns for w in breakdown.windows)
@@ -204,7 +204,7 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
         return replace(facts, reason=_unlike(breakdown, rows))
     straggler = _judged(compared, matters_ns, facts)
     if straggler.state == FOUND:
-        straggler = replace(straggler, excess=_excess(breakdown, straggler.place, matters_ns))
+        straggler = replace(straggler, excess=_excess(breakdown, straggler.rank_device, matters_ns))
     of_steps = {row["step"] for row in compared}
     partial = any(row["step"] in of_steps for row in unmatched)
     groups = any(ranks < (size or 0) for ranks in group_sizes(breakdown.run.info))
@@ -212,16 +212,16 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
     return replace(straggler, certainty=LIKELY) if unsure else straggler
 
 
-def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | None:
+def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
     """Return the part of the breakdown in which the device ``late`` most exceeds the other devices.
 
     Return None if it exceeds them by less than ``matters_ns`` per step.
     """
     steps = Counter(window.rank for window in breakdown.windows)
-    parts: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+    parts: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in breakdown.ledger.to_pylist():
         label = row["state"], row["part"].removeprefix(TAIL)
-        parts[_place(row)][label] += row["ns"] if row["part"] != "collective" else 0
+        parts[_rank_device(row)][label] += row["ns"] if row["part"] != "collective" else 0
     own = {label: ns / steps[late[0]] for label, ns in parts.pop(late, Counter()).items()}
     more = {
         label: ns - statistics.median(of[label] / steps[rank] for (rank, _), of in parts.items())
@@ -236,19 +236,19 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
     """Return the reason why no collectives of the ranks can be compared."""
     if not rows:
         return "the profile has no collectives"
-    places = sorted({_place(row) for row in rows}, key=_order)
-    if len(places) < 2:
+    rank_devices = sorted({_rank_device(row) for row in rows}, key=_order)
+    if len(rank_devices) < 2:
         job = world_size(breakdown.run.info) or 1
-        only = f"only {lane_words(*places[0])} has collectives in the profile"
+        only = f"only {lane_words(*rank_devices[0])} has collectives in the profile"
         one = f"the profile has 1 of {job} ranks; give the folder with all ranks"
         return one if job > 1 else only
-    steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in places]
+    steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in rank_devices]
     common = set.intersection(*steps)
     if not common:
         return "no step was profiled on all ranks"
     unmatched = [r for r in rows if r["collective"] is None and r["step"] in common]
     if len(unmatched) == len(rows):
-        return _other_number(unmatched, rows, places)
+        return _other_number(unmatched, rows, rank_devices)
     skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
     return (
         f"a collective ends up to {milliseconds(skew_ns)} ms apart on different ranks, even after "
@@ -256,12 +256,12 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
     )
 
 
-def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str:
+def _other_number(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankDevice]) -> str:
     first = min(unmatched, key=lambda row: (row["step"] or 0, row["name"]))
     name, step = first["name"], first["step"]
-    counts = Counter(_place(r) for r in rows if r["name"] == name and r["step"] == step)
-    most = max(places, key=lambda place: counts[place])
-    fewest = min(places, key=lambda place: counts[place])
+    counts = Counter(_rank_device(r) for r in rows if r["name"] == name and r["step"] == step)
+    most = max(rank_devices, key=lambda rank_device: counts[rank_device])
+    fewest = min(rank_devices, key=lambda rank_device: counts[rank_device])
     where = "" if step is None else f" in step {step}"
     if counts[most] == counts[fewest]:
         return f"{cropped(name)} runs on different streams on different ranks{where}"
@@ -278,17 +278,18 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     ``matters_ns`` per step are ignored.
     """
     steps = facts.steps
-    waits: Counter[Place] = Counter()
+    waits: Counter[RankDevice] = Counter()
     for row in rows:
-        waits[_place(row)] += row["waits_ns"]
+        waits[_rank_device(row)] += row["waits_ns"]
     last_of = {row["collective"]: (row["last_rank"], row["last_device"]) for row in rows}
     last_in = Counter(last_of.values())
     waiters = [
-        Waiter(*place, waits[place] / steps, last_in[place]) for place in sorted(waits, key=_order)
+        Waiter(*rank_device, waits[rank_device] / steps, last_in[rank_device])
+        for rank_device in sorted(waits, key=_order)
     ]
     facts = replace(
         facts,
-        certainty=MEASURED if len(last_of) >= CHECKED else LIKELY,
+        certainty=MEASURED if len(last_of) >= LEAST_COLLECTIVES else LIKELY,
         collectives=len(last_of),
         waiters=tuple(waiters),
         waits_for=_waits_for(rows, steps),
@@ -298,14 +299,14 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     if high < matters_ns:
         reason = f"the longest wait of a rank in collectives is {milliseconds(high, 3)} ms{each}"
         return replace(facts, state=NONE, reason=reason)
-    late = min(waiters, key=lambda waiter: (waiter.waits_ns, _order(waiter.place)))
+    late = min(waiters, key=lambda waiter: (waiter.waits_ns, _order(waiter.rank_device)))
     others = statistics.median(w.waits_ns for w in waiters if w is not late)
     late_of_steps = _late_of_steps(rows)
-    late_in = late_of_steps.count(late.place)
+    late_in = late_of_steps.count(late.rank_device)
     if late.waits_ns <= LATE * others and 2 * late_in > steps:
         return replace(facts, state=FOUND, rank=late.rank, device=late.device, late_in=late_in)
-    lates = [place for place in late_of_steps if place is not None]
-    moves = len(lates) >= MOVES * steps and len(set(lates)) > 1
+    lates = [rank_device for rank_device in late_of_steps if rank_device is not None]
+    moves = len(lates) >= CHANGING_SHARE * steps and len(set(lates)) > 1
     reason = "in collectives, all ranks wait for each other:"
     if moves:
         reason = "another rank is late from step to step; the ranks wait"
@@ -314,46 +315,55 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
 
 
 def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
-    waits: Counter[tuple[Place, Place]] = Counter()
+    waits: Counter[tuple[RankDevice, RankDevice]] = Counter()
     for row in rows:
-        waits[_place(row), (row["last_rank"], row["last_device"])] += row["waits_ns"]
+        waits[_rank_device(row), (row["last_rank"], row["last_device"])] += row["waits_ns"]
     return tuple(
-        WaitsFor(*place, *other, ns / steps) for (place, other), ns in waits.most_common() if ns
+        WaitsFor(*rank_device, *other, ns / steps)
+        for (rank_device, other), ns in waits.most_common()
+        if ns
     )
 
 
-def _late_of_steps(rows: _Rows) -> list[Place | None]:
+def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
     """Return for each step the rank and device that all others wait for, or None."""
-    waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
+    waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
-        waits[row["step"]][_place(row)] += row["waits_ns"]
-    lates: list[Place | None] = []
+        waits[row["step"]][_rank_device(row)] += row["waits_ns"]
+    lates: list[RankDevice | None] = []
     for step in waits.values():
-        late = min(step, key=lambda place: (step[place], _order(place)))
-        others = statistics.median(ns for place, ns in step.items() if place != late)
+        late = min(step, key=lambda rank_device: (step[rank_device], _order(rank_device)))
+        others = statistics.median(ns for rank_device, ns in step.items() if rank_device != late)
         lates.append(late if step[late] <= LATE * others and others else None)
     return lates
 
 
-def _place(row: dict[str, Any]) -> Place:
+def _rank_device(row: dict[str, Any]) -> RankDevice:
     return row["rank"], row["device"]
 
 
-def _order(place: Place) -> tuple[int, int]:
-    rank, device = place
+def _order(rank_device: RankDevice) -> tuple[int, int]:
+    rank, device = rank_device
     return (-1 if rank is None else rank, -1 if device is None else device)
 
 
 def overlap_of(
-    breakdown: Breakdown, place: Place, windows: Sequence[Window], clean: CleanLane | None
+    breakdown: Breakdown,
+    rank_device: RankDevice,
+    windows: Sequence[Window],
+    clean: CleanStep | None,
 ) -> Overlap | None:
-    """Return the communication per step of the device ``place``; None if there is none.
+    """Return the communication per step of the device ``rank_device``; None if there is none.
 
     ``windows`` are the steps of ``clean``, or of the profile if ``clean`` is None. The part
     ``collective`` of the breakdown is the exposed communication, because time with both
     communication and computing counts as computing there.
     """
-    rows = [row for row in breakdown.table("collectives").to_pylist() if _place(row) == place]
+    rows = [
+        row
+        for row in breakdown.table("collectives").to_pylist()
+        if _rank_device(row) == rank_device
+    ]
     start = np.array([row["start_ns"] for row in rows], dtype=np.int64)
     end = start + np.array([row["dur_ns"] for row in rows], dtype=np.int64)
     if clean is not None:
@@ -370,7 +380,9 @@ def overlap_of(
         exposed = sum(
             row["ns"]
             for row in breakdown.ledger.to_pylist()
-            if _place(row) == place and row["part"] == "collective" and row["step"] in steps
+            if _rank_device(row) == rank_device
+            and row["part"] == "collective"
+            and row["step"] in steps
         )
     mean = [round(ns / len(windows)) for ns in (int(covered.sum()), exposed)]
     return Overlap(*mean) if mean[0] else None
@@ -393,13 +405,13 @@ def straggler_sentence(straggler: Straggler) -> str:
     if straggler.state == NONE:
         return f"no straggler: {straggler.reason}{others}"
     late, each = straggler, " per step" if straggler.marked else ""
-    own = next(w for w in late.waiters if w.place == late.place)
+    own = next(w for w in late.waiters if w.rank_device == late.rank_device)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     does = f", which {late.meanwhile.words}" if late.meanwhile else ""
     more = f"; it {late.excess.words}" if late.excess else ""
-    for_it = late.waits_for_late_ns(longest.place)
+    for_it = late.waits_for_late_ns(longest.rank_device)
     likely = "" if late.certainty == MEASURED else "likely "
-    name, other = lane_words(*late.place), lane_words(*longest.place)
+    name, other = lane_words(*late.rank_device), lane_words(*longest.rank_device)
     return (
         f"{likely}straggler: {name}, the last to arrive in {own.last_in} of {late.collectives}"
         f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"

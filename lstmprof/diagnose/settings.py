@@ -54,8 +54,8 @@ class Disagreement:
         return f"{self.setting} {self.slow} instead of {self.fast}"
 
 
-def _at(place: str) -> Callable[[RunInfo], Any]:
-    return lambda info: reduce(getattr, place.split("."), info)
+def _at(field: str) -> Callable[[RunInfo], Any]:
+    return lambda info: reduce(getattr, field.split("."), info)
 
 
 def denormals(info: RunInfo) -> str | None:
@@ -93,7 +93,7 @@ SETTINGS = (
     Setting("CPU quota", _at("settings.cpu_quota")),
     Setting("CPU governor", _at("hardware.cpu_governor")),
 )
-_OF_THE_THREAD = {FLUSH, AS_ZERO}
+_THREAD_FLAGS = {FLUSH, AS_ZERO}
 
 
 def shared_cpus(info: RunInfo) -> str | None:
@@ -109,12 +109,12 @@ def shared_cpus(info: RunInfo) -> str | None:
 
 def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:
     """Return the settings that are known for both runs and differ."""
-    differ = (*_of_settings(fast, slow), *_of_variables(fast, slow))
+    differ = (*_setting_differences(fast, slow), *_variable_differences(fast, slow))
     names = {d.setting for d in differ}
-    return tuple(d for d in differ if DENORMALS not in names or d.setting not in _OF_THE_THREAD)
+    return tuple(d for d in differ if DENORMALS not in names or d.setting not in _THREAD_FLAGS)
 
 
-def _of_settings(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
+def _setting_differences(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
     for setting in SETTINGS:
         theirs, own = setting.value(fast), setting.value(slow)
         if theirs is not None and own is not None and theirs != own:
@@ -122,7 +122,7 @@ def _of_settings(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
             yield Disagreement(setting.words, _shown(own), _shown(theirs), fits)
 
 
-def _of_variables(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
+def _variable_differences(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
     theirs, own = fast.settings.environment, slow.settings.environment
     if theirs is None or own is None:
         return

@@ -87,7 +87,7 @@ def shape_of(breakdown: Breakdown) -> Shape:
             "recognised",
             GIVE_SIZES,
         )
-    return _of_layer(row, breakdown)
+    return _shape_of_layer(row, breakdown)
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
@@ -101,7 +101,7 @@ def call_ns(row: Mapping[str, Any]) -> float:
     return (row["forward_ns"] or 0.0) + (row["backward_ns"] or 0.0)
 
 
-def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
+def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
     name, info = breakdown.run.name, breakdown.run.info
     needed = ("cell", "time_steps", "batch", "inputs", "hidden", "dtype")
     unknown = [column for column in needed if row[column] is None]

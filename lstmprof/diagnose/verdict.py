@@ -43,7 +43,7 @@ _NOT_BY_COUNT = (
 #: of the parts of a step count as unknown. Chosen by hand.
 _ROUGH = 10.0
 #: Ratios of at least this size are shown without decimals.
-_WHOLE = 100
+_WITHOUT_DECIMALS = 100
 #: The name of the bottleneck if a device waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
 #: Kind of time → what sentences call it, for kinds whose name does not explain itself.
@@ -140,7 +140,7 @@ class Verdict:
         if self.ratio is None:
             return ""
         value = self.ratio.value
-        return f"{value:,.0f}×" if value >= _WHOLE else f"{value:.2f}×"
+        return f"{value:,.0f}×" if value >= _WITHOUT_DECIMALS else f"{value:.2f}×"
 
     @property
     def rough(self) -> bool:

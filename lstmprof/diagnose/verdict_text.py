@@ -33,7 +33,7 @@ WIDTH = 100
 #: Width of a label with the spaces around it, in characters.
 INDENT = 9
 #: Number of fixes that a verdict shows, and number of kinds of time on its line "Where".
-_FIXES, _PLACES = 2, 6
+_FIXES, _MOST_KINDS = 2, 6
 #: Certainty of a verdict's cause → its words for users.
 CERTAINTY_WORDS: dict[Level, str] = {
     "measured": "cause found in the profile",
@@ -209,7 +209,7 @@ def lane_of(profile: StepProfile) -> str:
     The text is empty if the run has one device.
     """
     lanes = profile.lanes
-    return f"{lane_words(*profile.place)} ({lanes} devices in all)" if lanes > 1 else ""
+    return f"{lane_words(*profile.rank_device)} ({lanes} devices in all)" if lanes > 1 else ""
 
 
 def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
@@ -225,7 +225,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     for number, (label, text, gain) in enumerate(fix_lines(diagnosis)):
         rank, most = (5, 2) if number else (1, 3)
         yield Line(rank, label, text, gain and f" ({gain})", most)
-    where = "   ".join(f"{words} {amount}" for _, words, amount in places(verdict))
+    where = "   ".join(f"{words} {amount}" for _, words, amount in largest_kinds(verdict))
     if verdict.rough and diagnosis.fast is not None:
         counts = counts_in_words(diagnosis.fast, diagnosis.slow)
         yield Line(
@@ -265,7 +265,7 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
     ]
 
 
-def places(verdict: Verdict) -> list[tuple[str, str, str]]:
+def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
     """Return triples (kind of time, its name for people, its ms as text), largest first.
 
     For two runs, the times are differences. Kinds under 5 % of the step or difference are summed as
@@ -273,7 +273,7 @@ def places(verdict: Verdict) -> list[tuple[str, str, str]]:
     """
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
-    large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_PLACES]
+    large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_MOST_KINDS]
     large.sort(key=lambda d: -d.delta_ns)
     rest = verdict.whole_ns - sum(d.delta_ns for d in large)
     digits = 1 if abs(verdict.whole_ns) >= _LONG_NS else 3

@@ -32,7 +32,7 @@ FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class DiagnosisOptions:
     """The options of a diagnosis: replays, peak rates, and the rank and device to diagnose.
 
     ``without`` are names of ``CHANGES``, ``forms`` are names of ``FORMS``. If ``peaks`` is None,
@@ -91,7 +91,7 @@ class WhatIf:
 
 
 def what_ifs_of(
-    breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, asked: Asked
+    breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, wanted: DiagnosisOptions
 ) -> tuple[WhatIf, ...]:
     """Return one what-if per change and per form of the layers that the user requested.
 
@@ -100,14 +100,14 @@ def what_ifs_of(
             no matmuls.
         RunError: a file of the run is missing or damaged.
     """
-    changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in asked.without}
-    if asked.gemm_at_roofline:
+    changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in wanted.without}
+    if wanted.gemm_at_roofline:
         changes[GEMM_AT_ROOFLINE] = faster_gemms(gemm_factor(profile, limit))
-    forms = {FORM_NAMES[form]: form for form in asked.forms}
+    forms = {FORM_NAMES[form]: form for form in wanted.forms}
     changes |= {name: _form(form, profile, limit) for name, form in forms.items()}
     if not changes:
         return ()
-    replays = what_if(breakdown, profile.place, list(changes.values()))
+    replays = what_if(breakdown, profile.rank_device, list(changes.values()))
     return tuple(
         WhatIf(name, replay, forms.get(name)) for name, replay in zip(changes, replays, strict=True)
     )

@@ -3,9 +3,9 @@
 A batch covers [start_ns, end_ns). Its events form a separate table with new row numbers. The table
 contains the events that begin in this time (``own``), earlier events that still run, and events
 that computations need: the next activity of each device, linked events, and the first event of each
-sort (``sorts``: same kind, same thread or device). With the first events, threads have the same
-numbers as in the whole run, and each batch shows all devices and all ranks that launch kernels. The
-times and counts of all batches sum to those of the run.
+type (``event_types``: same kind, same thread or device). With the first events, threads have the
+same numbers as in the whole run, and each batch shows all devices and all ranks that launch
+kernels. The times and counts of all batches sum to those of the run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.events.event_types import event_types
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
-from lstmprof.events.sorts import sorts
 from lstmprof.events.table import EventTable
 
 #: Number of events that begin in one batch. The fastest of the sizes 2**16 to 2**20 that were
@@ -74,13 +74,13 @@ class Batches:
         """Yield the batches in order of time."""
         return self.about(None)
 
-    def about(self, asked: Flags | None) -> Iterator[Batch]:
-        """Yield the batches in order of time, with only the events of the mask ``asked``.
+    def about(self, selected: Flags | None) -> Iterator[Batch]:
+        """Yield the batches in order of time, with only the events of the mask ``selected``.
 
         The mask is over the events of the run; None selects all events. Each batch also has the
         events that the selected events need.
         """
-        lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
+        devices, first_rows = _activities_by_device(self._packed), event_types(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
         running = np.empty(0, dtype=np.int64)
@@ -88,10 +88,13 @@ class Batches:
             last = self._until(first + max(self._size, len(running), len(first_rows)))
             end_ns = int(self._start[last]) if last < count else self._end()
             own = np.arange(first, last)
-            own = own if asked is None else own[asked[first:last]]
-            beside = np.concatenate([running, first_rows, *_next(lanes, self._start, last)])
-            rows = table.rows(own, beside)
-            events, of_own = table.of(rows), slice(*np.searchsorted(rows, (first, last)).tolist())
+            own = own if selected is None else own[selected[first:last]]
+            needed = np.concatenate([running, first_rows, *_next(devices, self._start, last)])
+            rows = table.rows(own, needed)
+            events, of_own = (
+                table.table_of(rows),
+                slice(*np.searchsorted(rows, (first, last)).tolist()),
+            )
             yield Batch(events, rows, of_own, int(self._start[first]), end_ns)
             both = np.concatenate([running, own])
             running = both[self._start[both] + self._dur[both] > end_ns]
@@ -125,13 +128,13 @@ class _Tables:
         self._packed, self._names, self._links = packed, names, links
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
-    def rows(self, own: Ints, beside: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that they link to.
+    def rows(self, own: Ints, needed: Ints) -> Ints:
+        """Return the sorted rows of a batch: ``own``, ``needed``, and all rows that they link to.
 
         Rows that are linked indirectly are included.
         """
         self._inside[own] = True
-        new = np.unique(beside[~self._inside[beside]])
+        new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True
         parts = [own, new]
         links = self._links.values()
@@ -149,7 +152,7 @@ class _Tables:
         self._inside[rows] = False
         return rows
 
-    def of(self, rows: Ints) -> EventTable:
+    def table_of(self, rows: Ints) -> EventTable:
         """Return the events ``rows`` as a table; ids and links are row numbers of this table."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
@@ -163,13 +166,13 @@ class _Tables:
         return EventTable(events)
 
 
-def _lanes(packed: Packed) -> list[np.ndarray]:
+def _activities_by_device(packed: Packed) -> list[np.ndarray]:
     """Return for each device the rows of its activities that last longer than 0 ns, by start."""
     kinds = np.array([*(kind in ACTIVITY_KINDS for kind in packed.texts("kind")), False])
     narrow = np.int32 if len(packed) < 2**31 else np.int64
     parts: dict[tuple[int, ...], list[np.ndarray]] = {}
     for piece in packed.pieces():
-        works = kinds[packed.codes("kind", piece)] & packed.known("device", piece)
+        works = kinds[packed.codes("kind", piece)] & packed.has_value("device", piece)
         rows = np.flatnonzero(works & (packed.values("dur_ns", piece) > 0))
         keys = [packed.ints(name, piece)[rows] for name in ("rank", "device")]
         group = Groups(*keys)
@@ -179,12 +182,12 @@ def _lanes(packed: Packed) -> list[np.ndarray]:
     return [np.concatenate(lane) for lane in parts.values()]
 
 
-def _next(lanes: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
+def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
     """Yield for each device its next activity at or after ``row``, and those with the same start.
 
-    ``lanes`` has the rows of each device's activities.
+    ``devices`` has the rows of each device's activities.
     """
-    for rows in lanes:
+    for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):
             until = np.searchsorted(start_ns, start_ns[rows[first]], side="right")

@@ -144,11 +144,11 @@ class _OfRank:
                     pa.Table.from_batches([part]).cast(READ)
                     for part in self.read.between(first_ns, end_ns)
                 ]
-                yield self._told(sorted_by_time(pa.concat_tables(parts).unify_dictionaries()))
+                yield self._with_rank(sorted_by_time(pa.concat_tables(parts).unify_dictionaries()))
         elif len(self.read):
-            yield self._told(self.read)
+            yield self._with_rank(self.read)
 
-    def _told(self, columns: pa.Table) -> pa.Table:
+    def _with_rank(self, columns: pa.Table) -> pa.Table:
         time = pc.add(columns.column("time_ns"), self.shift_ns)
         columns = columns.set_column(0, "time_ns", time)
         rank = pa.repeat(pa.scalar(self.rank, pa.int64()), len(columns))
@@ -286,7 +286,7 @@ class Series(NamedTuple):
     allocator: str | None
 
     @property
-    def place(self) -> tuple[int | None, int | None, int | None, str | None]:
+    def owner(self) -> tuple[int | None, int | None, int | None, str | None]:
         """Return the owner of the memory: rank, process, device and allocator."""
         return self.rank, self.pid, self.device, self.allocator
 
@@ -322,13 +322,13 @@ def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
     and frees are left out if the profile records the allocated memory; otherwise they are replaced
     by their running sum.
     """
-    told = {s.place for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
+    with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)
     for rows in read():
         for series, time_ns, values in by_series(rows):
             if series.name != CHANGE:
                 yield series, time_ns, values
-            elif series.place not in told:
+            elif series.owner not in with_totals:
                 running = sums[series] + np.cumsum(values)
                 sums[series] = float(running[-1])
                 yield series._replace(name=SINCE_BEGIN), time_ns, running

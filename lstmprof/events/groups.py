@@ -1,8 +1,8 @@
 """Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
 A position is an index into the grouped arrays, not a row of events. For sums over nested host
-events, ``Forest`` numbers the events so that an event with the number ``place`` and all events
-inside it have the numbers [place, place + size). (The links ``parent_id`` form a forest; the
+events, ``Forest`` numbers the events so that an event with the number ``preorder`` and all events
+inside it have the numbers [preorder, preorder + size). (The links ``parent_id`` form a forest; the
 numbering is its preorder.) Loops run over the depth of nesting.
 """
 
@@ -55,8 +55,8 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 class Forest:
     """The nesting of rows; ``parent`` has the row of each row's parent, or ``NONE`` for a root.
 
-    ``place`` is the number of each row in preorder. ``size`` is the number of rows inside, the row
-    itself included.
+    ``preorder`` is the number of each row in preorder. ``size`` is the number of rows inside, the
+    row itself included.
     """
 
     def __init__(self, parent: Ints) -> None:
@@ -67,24 +67,24 @@ class Forest:
         self.size = np.ones(len(parent), dtype=np.int64)
         for rows in levels[:0:-1]:
             np.add.at(self.size, parent[rows], self.size[rows])
-        self.place = _after_siblings(parent, self.size)
+        self.preorder = _after_siblings(parent, self.size)
         for rows in levels[1:]:
-            self.place[rows] += self.place[parent[rows]] + 1
+            self.preorder[rows] += self.preorder[parent[rows]] + 1
 
     def beneath(self, values: Ints) -> Ints:
         """Sum ``values`` over each row and all rows inside it."""
         placed = np.empty(len(values), dtype=np.int64)
-        placed[self.place] = values
+        placed[self.preorder] = values
         until = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(placed)])
-        return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
+        return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
         """Return for each of ``rows`` whether none of the other rows with its code encloses it.
 
         ``code`` has one number of 0 or more per row of the forest.
         """
-        span = len(self.place) + 1
-        begin = code[rows] * span + self.place[rows]
+        span = len(self.preorder) + 1
+        begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
         reached = np.maximum.accumulate((begin + self.size[rows])[order])
         flags = np.ones(len(rows), dtype=np.bool_)
@@ -113,9 +113,9 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
     first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-    place = np.empty(len(parent), dtype=np.int64)
-    place[order] = offset - offset[first]
-    return place
+    before = np.empty(len(parent), dtype=np.int64)
+    before[order] = offset - offset[first]
+    return before
 
 
 #: Keys are numbered with an array if their range (largest minus smallest) is at most about this
@@ -210,6 +210,6 @@ def _numbered(key: Ints) -> Ints:
 
 def _hashed(key: Ints) -> Ints:
     encoded = pa.array(key).dictionary_encode()
-    place = np.empty(len(encoded.dictionary), dtype=np.int64)
-    place[np.argsort(encoded.dictionary.to_numpy())] = np.arange(len(place))
-    return np.asarray(place[encoded.indices.to_numpy()], dtype=np.int64)
+    rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+    rank[np.argsort(encoded.dictionary.to_numpy())] = np.arange(len(rank))
+    return np.asarray(rank[encoded.indices.to_numpy()], dtype=np.int64)

@@ -64,27 +64,27 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def words(self) -> str:
         """Return the configuration as text for users: ``grid 80 × 1 × 1, block 128 × 1 × 1 …``."""
-        said = []
+        values = []
         if self.grid:
-            said.append(f"grid {_times(self.grid)}")
+            values.append(f"grid {_times(self.grid)}")
         if self.block:
             threads = number_of(math.prod(self.block), "thread", "threads")
-            said.append(f"block {_times(self.block)} ({threads})")
+            values.append(f"block {_times(self.block)} ({threads})")
         if self.registers:
-            said.append(number_of(self.registers, "register per thread", "registers per thread"))
+            values.append(number_of(self.registers, "register per thread", "registers per thread"))
         if self.shared_bytes is not None:
-            said.append(f"{self.shared_bytes:,} B of shared memory per block{self._parts}")
+            values.append(f"{self.shared_bytes:,} B of shared memory per block{self._parts}")
         if self.estimated_occupancy:
-            said.append(f"estimated occupancy {percent(self.estimated_occupancy)}")
+            values.append(f"estimated occupancy {percent(self.estimated_occupancy)}")
         if self.theoretical_occupancy:
-            said.append(f"theoretical occupancy {percent(self.theoretical_occupancy)}")
+            values.append(f"theoretical occupancy {percent(self.theoretical_occupancy)}")
         if self.message_bytes is not None:
-            said.append(f"message of {self.message_bytes:,} B")
+            values.append(f"message of {self.message_bytes:,} B")
         if self.group_size:
-            said.append(number_of(self.group_size, "rank", "ranks"))
+            values.append(number_of(self.group_size, "rank", "ranks"))
         if self.process_group:
-            said.append(f"process group {self.process_group}")
-        return ", ".join(said)
+            values.append(f"process group {self.process_group}")
+        return ", ".join(values)
 
     @property
     def _parts(self) -> str:
@@ -102,12 +102,12 @@ _NOTHING = LaunchConfig()
 _FIELDS = LaunchConfig.__struct_fields__
 
 
-def text(said: Mapping[str, object]) -> str | None:
-    """Return the JSON of the values ``said`` (field name -> value as the profile has it).
+def text(values: Mapping[str, object]) -> str | None:
+    """Return the JSON of ``values`` (field name -> value as the profile has it).
 
     Impossible values are left out. Return None if no value is left.
     """
-    config = _believed(*(said.get(name) for name in _FIELDS))
+    config = _believed(*(values.get(name) for name in _FIELDS))
     return None if config == _NOTHING else encoded(config)
 
 
@@ -122,10 +122,10 @@ def read(written: str) -> LaunchConfig | None:
     Invalid values become None; return None if no value is valid.
     """
     try:
-        said = msgspec.json.decode(written)
+        values = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
         return None
-    checked = text(said) if isinstance(said, dict) else None
+    checked = text(values) if isinstance(values, dict) else None
     return None if checked is None else msgspec.json.decode(checked, type=LaunchConfig)
 
 
@@ -144,11 +144,11 @@ def _believed(
         threads = None
     if (grid is not None and blocks is None) or (block is not None and threads is None):
         return _NOTHING
-    of_thread = _whole(registers, _MOST_REGISTERS)
+    of_thread = _integer(registers, _MOST_REGISTERS)
     if registers is not None and of_thread is None:
         shared = None
-    bytes_ = _whole(shared, _MOST_BYTES)
-    asked = None if bytes_ is None else _whole(dynamic, bytes_)
+    bytes_ = _integer(shared, _MOST_BYTES)
+    asked = None if bytes_ is None else _integer(dynamic, bytes_)
     operation, moved, ranks, group = message
     return LaunchConfig(
         blocks,
@@ -159,8 +159,8 @@ def _believed(
         _share(estimated),
         _share(theoretical),
         operation_of(operation) if isinstance(operation, str) else None,
-        _whole(moved, _MOST_MESSAGE_BYTES),
-        _whole(ranks, _MOST_RANKS) or None,
+        _integer(moved, _MOST_MESSAGE_BYTES),
+        _integer(ranks, _MOST_RANKS) or None,
         group[:_MOST_NAME] or None if isinstance(group, str) else None,
     )
 
@@ -203,12 +203,12 @@ def element_bytes(dtype: object) -> int | None:
 
 def _three(value: object, most: int) -> _Three | None:
     """Return ``value`` as three integers from 1 to ``most``, or None if it is anything else."""
-    given = [_whole(each, most) for each in value] if isinstance(value, (list, tuple)) else []
+    given = [_integer(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in given if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(given) == 3 else None
 
 
-def _whole(value: object, most: int) -> int | None:
+def _integer(value: object, most: int) -> int | None:
     """Return ``value`` as an integer from 0 to ``most``, or None if it is anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None

@@ -44,7 +44,7 @@ class Packed:
         self._columns: dict[str, _Column] = {}
         self._count = len(table)
         self._more = more
-        self._kept: dict[Callable[[Packed], Any], Any] = {}
+        self._cache: dict[Callable[[Packed], Any], Any] = {}
         for name in self.names:
             self._columns[name] = _Column.of(table.column(name))
 
@@ -81,9 +81,9 @@ class Packed:
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
         """Return ``function(self)``; it is computed only once."""
-        if function not in self._kept:
-            self._kept[function] = function(self)
-        kept: _Value = self._kept[function]
+        if function not in self._cache:
+            self._cache[function] = function(self)
+        kept: _Value = self._cache[function]
         return kept
 
     def ints(self, name: str, rows: slice) -> Ints:
@@ -91,7 +91,7 @@ class Packed:
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
-            values[~column.known(rows)] = UNKNOWN
+            values[~column.has_value(rows)] = UNKNOWN
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
@@ -112,9 +112,9 @@ class Packed:
         among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
         return np.asarray(among[self.codes("kind")], dtype=np.bool_)
 
-    def known(self, name: str, rows: slice | Ints = slice(None)) -> Flags:
+    def has_value(self, name: str, rows: slice | Ints = slice(None)) -> Flags:
         """Return for each of ``rows`` whether the column is not null."""
-        return self._column(name).known(rows)
+        return self._column(name).has_value(rows)
 
     def rows_named(self, name: str) -> Ints:
         """Return for each event the row that its link ``name`` refers to, or −1.
@@ -150,7 +150,7 @@ class Packed:
     def _unpacked(self, name: str, rows: slice | Ints) -> pa.Array:
         column, type_ = self._column(name), SCHEMA.field(name).type
         values = column.values[rows]
-        unknown = ~column.known(rows) if column.has_nulls else None
+        unknown = ~column.has_value(rows) if column.has_nulls else None
         if column.texts is None:
             return pa.array(values.astype(np.int64), mask=unknown)
         codes = pa.array(values.astype(np.int32), mask=unknown)
@@ -175,7 +175,7 @@ class _Column:
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
         """Return an Arrow column as a packed column, without a copy of the values if possible."""
-        array = _whole(column)
+        array = _one_chunk(column)
         texts = array.dictionary if pa.types.is_dictionary(array.type) else None
         array = array if texts is None else array.indices
         has_nulls = array.null_count > 0
@@ -192,7 +192,7 @@ class _Column:
         is_known = None if self.is_known is None else self.is_known[rows]
         return replace(self, values=self.values[rows], is_known=is_known)
 
-    def known(self, rows: slice | Ints) -> Flags:
+    def has_value(self, rows: slice | Ints) -> Flags:
         """Return for each of ``rows`` whether it is not null."""
         if self.is_known is not None:
             return self.is_known[rows]
@@ -204,11 +204,11 @@ class _Column:
 def packed(events: pa.Table) -> Packed:
     """Convert an events table to packed form."""
     return Packed(
-        pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
+        pa.table([narrowed(_one_chunk(c)) for c in events.columns], names=events.schema.names)
     )
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     chunk = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     return pa.nulls(0, column.type) if isinstance(chunk, pa.ChunkedArray) else chunk
 

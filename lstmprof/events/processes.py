@@ -58,7 +58,7 @@ def joined(processes: Sequence[Process]) -> Profile:
     for columns in (_LINKS, *((name,) for name in _OWN_IDS)):
         tables = _apart(tables, columns)
     tables = [_moved(table, shift) for table, shift in zip(tables, shifts, strict=True)]
-    tables = _of_processes(tables, [process.pid for process in processes])
+    tables = _with_distinct_pids(tables, [process.pid for process in processes])
     whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     first = profiles[0]
     return replace(
@@ -152,7 +152,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
     return _with(table, "start_ns", pa.array(start + shift_ns)) if shift_ns else table
 
 
-def _of_processes(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
+def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
     """Make the pids of host events distinct across ``tables``.
 
     Host events without a pid get the table's entry in ``pids``.
@@ -204,7 +204,7 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
     return metadata
 
 
-def in_turn(events: EventTable, rows: Ints) -> list[Ints]:
+def successive_processes(events: EventTable, rows: Ints) -> list[Ints]:
     """Split ``rows`` of one rank by process if its processes ran one after the other.
 
     Otherwise return all rows as one part. A device activity belongs to the last process that

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 SCHEMA_VERSION = 7
 #: Columns of timings.parquet since version 4.
-_OF_ITERATIONS = (
+_ITERATION_COLUMNS = (
     "turn",
     "after_profile",
     "cpu_ns",
@@ -23,19 +23,19 @@ _OF_ITERATIONS = (
     "major_faults",
 )
 #: Columns of timings.parquet since version 5.
-_OF_WAITING = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
+_WAITING_COLUMNS = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
 #: Columns of counters.parquet since version 6.
-_OF_MEMORY = ("allocator",)
+_MEMORY_COLUMNS = ("allocator",)
 #: Columns of events.parquet since version 7.
-_OF_LAUNCHES = ("launch_config",)
+_LAUNCH_COLUMNS = ("launch_config",)
 #: Format version → columns that a run of this version lacks. lstmprof can read these versions; the
 #: missing columns are null.
 LACKING: Mapping[int, tuple[str, ...]] = {
-    2: ("rule", *_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
-    3: (*_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
-    4: (*_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
-    5: (*_OF_MEMORY, *_OF_LAUNCHES),
-    6: _OF_LAUNCHES,
+    2: ("rule", *_ITERATION_COLUMNS, *_WAITING_COLUMNS, *_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
+    3: (*_ITERATION_COLUMNS, *_WAITING_COLUMNS, *_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
+    4: (*_WAITING_COLUMNS, *_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
+    5: (*_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
+    6: _LAUNCH_COLUMNS,
     7: (),
 }
 VERSION_KEY = b"lstmprof.events_schema"

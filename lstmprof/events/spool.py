@@ -177,15 +177,15 @@ class Chunks:
             if self._rows:
                 self._spool(self._folder)
             return Spool(self._folder, self._files)
-        return self._whole() if self._rows else None
+        return self._take_all() if self._rows else None
 
-    def _whole(self) -> pa.Table:
+    def _take_all(self) -> pa.Table:
         whole = pa.concat_tables(self._tables, promote_options="default").unify_dictionaries()
         self._tables, self._rows = [], 0
         return whole
 
     def _spool(self, folder: Folder) -> None:
-        whole = self._whole().combine_chunks()
+        whole = self._take_all().combine_chunks()
         for first in range(0, len(whole), CHUNK_ROWS):
             self._files.append(folder.new("chunk"))
             write_chunk(self._files[-1], whole.slice(first, CHUNK_ROWS))

@@ -161,7 +161,7 @@ class StoredEvents(EventTable):
         self._texts, self._rank = texts, rank
         self.num_rows = batches[-1].first + batches[-1].rows
         self._first_rows = np.array([batch.first for batch in batches])
-        self._kept = {}
+        self._cache = {}
 
     def __len__(self) -> int:
         return self.num_rows

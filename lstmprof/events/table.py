@@ -45,7 +45,7 @@ class EventTable:
 
     def __init__(self, arrow: pa.Table) -> None:
         self._arrow = arrow
-        self._kept: dict[tuple[Hashable, ...], Any] = {}
+        self._cache: dict[tuple[Hashable, ...], Any] = {}
 
     @staticmethod
     def of(events: EventTable | pa.Table) -> EventTable:
@@ -107,9 +107,9 @@ class EventTable:
             place = arrow.schema.get_field_index(name)
             arrow = arrow.set_column(place, field, cast(values, field.type))
         replaced = EventTable(arrow.cast(SCHEMA))
-        replaced._kept = {
+        replaced._cache = {
             key: value
-            for key, value in self._kept.items()
+            for key, value in self._cache.items()
             if key[0] != "function" and columns.keys().isdisjoint(_columns_of(key))
         }
         return replaced
@@ -234,7 +234,7 @@ class EventTable:
         ranks = self.column("rank").unique().to_pylist()
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
-    def of_rank(self, rank: int | None) -> Ints:
+    def rows_of_rank(self, rank: int | None) -> Ints:
         """Return the row numbers of the events of ``rank``."""
         number = UNKNOWN if rank is None else rank
         if not self._keeps():
@@ -265,18 +265,18 @@ class EventTable:
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
         """Return this table with ``value`` cached, so that ``once(function)`` need not compute
         it."""
-        self._kept["function", function] = value
+        self._cache["function", function] = value
         return self
 
     def _once(self, key: tuple[Hashable, ...], value: Callable[[], _Value]) -> _Value:
-        if key in self._kept:
-            kept: _Value = self._kept[key]
+        if key in self._cache:
+            kept: _Value = self._cache[key]
             return kept
         new = value()
         if isinstance(new, np.ndarray):
             new.flags.writeable = False
         if self._keeps():
-            self._kept[key] = new
+            self._cache[key] = new
         return new
 
     def _keeps(self) -> bool:

@@ -72,12 +72,12 @@ def _code_of_call(name: str) -> int:
     return STATES.index(runtime_state(name))
 
 
-_OF_THREADS = ("rank", "pid", "tid", "device", "kind")
+_THREAD_COLUMNS = ("rank", "pid", "tid", "device", "kind")
 
 
 def thread_ids(events: EventTable) -> Ints:
     """Return the number of each event's host thread, or −1 for events on a device."""
-    return events.once(_thread_ids, *_OF_THREADS)
+    return events.once(_thread_ids, *_THREAD_COLUMNS)
 
 
 def _thread_ids(events: EventTable) -> Ints:

@@ -87,18 +87,18 @@ def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: 
     Their times sum to the step. ``by`` is one of ``STACKS``. Idle time of a device is an inner
     frame of the host's stack for which the device waits.
     """
-    events, windows, stretches = breakdown.lane(rank, device)
-    host, node = _of_host(events, events.of_rank(rank), _drawn(events, by))
+    events, windows, intervals = breakdown.attributed_steps(rank, device)
+    host, node = _host_stacks(events, events.rows_of_rank(rank), _drawn(events, by))
     tree = host.tree
     if device is not None:
-        of = _of_devices(events, events.of_rank(rank), host.tree, node)
+        of = _device_stacks(events, events.rows_of_rank(rank), host.tree, node)
         tree = of.tree
         node[of.rows] = of.node
-    around = np.where(stretches.row == NONE, ROOT, node[stretches.row])
+    around = np.where(intervals.row == NONE, ROOT, node[intervals.row])
     total: dict[int, int] = {}
-    spent = (stretches.end_ns - stretches.start_ns).tolist()
-    for place, label, ns in zip(around.tolist(), stretches.label.tolist(), spent, strict=True):
-        state, part = stretches.labels[label]
+    spent = (intervals.end_ns - intervals.start_ns).tolist()
+    for place, label, ns in zip(around.tolist(), intervals.label.tolist(), spent, strict=True):
+        state, part = intervals.labels[label]
         if place == ROOT or (device is not None and state != "busy"):
             place = tree.beneath(place, part if state == "busy" else f"{state}: {part}")
         total[place] = total.get(place, 0) + ns
@@ -134,8 +134,8 @@ def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
     ``by`` is one of ``STACKS``. On the host, events have their self time. On devices, an activity
     has the stack of its launch, with its own name as the innermost frame.
     """
-    host, node = _of_host(events, rows, _drawn(events, by))
-    return host, _of_devices(events, rows, host.tree, node)
+    host, node = _host_stacks(events, rows, _drawn(events, by))
+    return host, _device_stacks(events, rows, host.tree, node)
 
 
 def _drawn(events: EventTable, by: str) -> Flags:
@@ -155,7 +155,7 @@ def _names(events: EventTable) -> list[str]:
     ]
 
 
-def _of_host(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
+def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
     """Return (the host's stacks, node of each event); ``drawn`` marks the events with a frame."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
@@ -163,13 +163,13 @@ def _of_host(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints
     tree = Tree()
     on_host = rows[~events.is_kind(*ACTIVITY_KINDS)[rows]]
     on_host = on_host[events.column("device").is_null().to_numpy(zero_copy_only=False)[on_host]]
-    for row in on_host[np.argsort(Forest(parent).place[on_host])].tolist():
+    for row in on_host[np.argsort(Forest(parent).preorder[on_host])].tolist():
         around = int(node[parent[row]]) if parent[row] != NONE else ROOT
         node[row] = tree.beneath(around, names[row]) if drawn[row] else around
     return Stacks(tree, on_host, node[on_host], own_time(events)[on_host]), node
 
 
-def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
+def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
     """Return the devices' stacks. Each begins with its launch's stack, given by ``node``."""
     asked = issued_by(events)
     names = _names(events)
@@ -205,7 +205,7 @@ def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: boo
     document = _Document(breakdown.run.name)
     for rank in events.ranks():
         where = "" if rank is None else f" of rank {rank}"
-        both = stacks(events, events.of_rank(rank), chosen)
+        both = stacks(events, events.rows_of_rank(rank), chosen)
         for name, of in zip(("host time", "device time"), both, strict=True):
             document.add(name + where, of.tree, of.spent_ns())
     document.write(path, force=force)

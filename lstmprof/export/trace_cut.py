@@ -85,7 +85,7 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
     return chosen
 
 
-def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
+def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
     """Return what to keep of ``events`` (with links) for the steps ``windows``.
 
     If ``span`` (first ns, end) is given, return what to keep for it instead.
@@ -229,9 +229,9 @@ class Written:
 
 
 def write(
-    events: EventTable, kept: Cut, source: Path, path: Path, values_ns: Set[int] = frozenset()
+    events: EventTable, cut: Cut, source: Path, path: Path, values_ns: Set[int] = frozenset()
 ) -> Written:
-    """Write to ``path`` the ``kept`` part of the trace at ``source``, whose events are ``events``.
+    """Write to ``path`` the part ``cut`` of the trace at ``source``, whose events are ``events``.
 
     ``values_ns`` are the times of counter values before the span that are kept (``last_before``).
 
@@ -240,7 +240,7 @@ def write(
         RunError: ``path`` cannot be written.
     """
     origin_ns = _origin_ns(source)
-    chosen = _Chosen(events, kept, origin_ns, values_ns)
+    chosen = _Chosen(events, cut, origin_ns, values_ns)
     count = total = 0
     try:
         with _opened_to_write(path) as out:
@@ -262,12 +262,12 @@ def write(
 class _Chosen:
     """Recognises the events to keep by their times in the file."""
 
-    def __init__(self, events: EventTable, kept: Cut, origin_ns: int, values_ns: Set[int]) -> None:
+    def __init__(self, events: EventTable, cut: Cut, origin_ns: int, values_ns: Set[int]) -> None:
         self._values = {ns + origin_ns for ns in values_ns}
-        start, dur = events.start_ns[kept.rows] + origin_ns, events.dur_ns[kept.rows]
+        start, dur = events.start_ns[cut.rows] + origin_ns, events.dur_ns[cut.rows]
         self._timed = set(zip(start.tolist(), dur.tolist(), strict=True))
-        self._span = tuple(edge + origin_ns for edge in kept.span)
-        ids = events.ints("correlation_id", 0)[kept.rows]
+        self._span = tuple(edge + origin_ns for edge in cut.span)
+        ids = events.ints("correlation_id", 0)[cut.rows]
         self._correlations = set(np.unique(ids[ids > 0]).tolist())
 
     def has(self, event: _Event) -> bool:
@@ -306,12 +306,12 @@ def _parts(source: Path) -> Iterator[bytes | _Pairs]:
     """
     try:
         with _opened(source) as file:
-            yield from _of_file(source, file)
+            yield from _parts_of(source, file)
     except (OSError, EOFError, igzip.isal_zlib.error) as fault:
         raise ProfileError(source, f"cannot be read ({fault})", "copy it again") from fault
 
 
-def _of_file(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
+def _parts_of(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
     head, text = _head(source, file)
     yield head
     at_end = False

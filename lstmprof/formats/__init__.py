@@ -58,7 +58,7 @@ def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
         ProfileError: the file cannot be loaded, is damaged or empty, or has no known format.
     """
     try:
-        streamed = stream.of_file(label) if isinstance(label, Path) else None
+        streamed = stream.profile_of_file(label) if isinstance(label, Path) else None
         if streamed:
             return streamed
         raw = load()

@@ -92,7 +92,7 @@ class Pool(Executor):
 
     def _start(self) -> _Worker:
         path = os.pathsep.join(folder for folder in sys.path if folder)
-        with _interrupts_held():  # the worker inherits the block, so Ctrl-C never reaches it
+        with _interrupts_blocked():  # the worker inherits the block, so Ctrl-C never reaches it
             worker = subprocess.Popen(
                 [sys.executable, "-P", "-c", _SERVE],
                 stdin=subprocess.PIPE,
@@ -172,11 +172,11 @@ def _send(pipe: IO[bytes], content: bytes) -> None:
 
 
 def _received(pipe: IO[bytes]) -> bytes:
-    length = int.from_bytes(_whole(pipe, _LENGTH_BYTES), "little")
-    return _whole(pipe, length)
+    length = int.from_bytes(_read_exactly(pipe, _LENGTH_BYTES), "little")
+    return _read_exactly(pipe, length)
 
 
-def _whole(pipe: IO[bytes], length: int) -> bytes:
+def _read_exactly(pipe: IO[bytes], length: int) -> bytes:
     parts = []
     while length:
         part = pipe.read(length)
@@ -194,7 +194,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _interrupts_blocked() -> Iterator[None]:
     """Delay Ctrl-C until the end of the ``with`` block."""
     if sys.platform == "win32":
         yield

@@ -53,7 +53,7 @@ _HEAD_BYTES = 4096
 
 _MOST_TRIES = 16
 #: Beginning of Python's message if text follows a complete JSON document.
-_BEYOND = "Extra data"
+_EXTRA_TEXT = "Extra data"
 _BOM = b"\xef\xbb\xbf"
 # Possessive quantifiers (++, *+), so that hostile text cannot make the search slow by backtracking.
 _TO_MEND = re.compile(
@@ -187,7 +187,7 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
     return ProfileError(path, f"cannot be read ({reason})", "check the path")
 
 
-def of_bytes(path: Path | str, content: bytes) -> RawFile:
+def raw_of_bytes(path: Path | str, content: bytes) -> RawFile:
     """Return the raw profile with ``content``, unpacked if gzipped; messages show ``path``.
 
     Raises:
@@ -293,7 +293,7 @@ def json_document(
         try:
             return _loads(text)
         except json.JSONDecodeError as error:
-            if error.msg.startswith(_BEYOND):
+            if error.msg.startswith(_EXTRA_TEXT):
                 raise  # the document is valid and text follows: no repair helps
             return _loads(_TO_MEND.sub(_mended, text))
     except json.JSONDecodeError as error:
@@ -363,7 +363,7 @@ def _mended(token: re.Match[str]) -> str:
 def _fault(
     path: Path | str, content: bytes, text: str, error: json.JSONDecodeError
 ) -> ProfileError:
-    is_extra = error.msg.startswith(_BEYOND)
+    is_extra = error.msg.startswith(_EXTRA_TEXT)
     is_string = error.msg.startswith("Unterminated string")
     if is_string or (not is_extra and _CUT_TOKEN.match(text, error.pos)):
         return ProfileError(

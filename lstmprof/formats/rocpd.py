@@ -159,8 +159,8 @@ def message(extdata: str | None) -> str | None:
 
 
 def _facts(extdata: str | None) -> DeviceFacts:
-    said = _object(extdata)
-    return rows.device_facts(None, None, said.get("cu_count"), said.get("wave_front_size"))
+    texts = _object(extdata)
+    return rows.device_facts(None, None, texts.get("cu_count"), texts.get("wave_front_size"))
 
 
 def _object(text: str | None) -> Mapping[str, Any]:
@@ -206,7 +206,9 @@ class Events:
         is_call = self._says(read["category_id"], _is_of_hip)
         name = named(read["name_id"][is_call], self._process.string)
         texts = {"kind": constant("runtime", len(name)), "name": name}
-        return self._known(Batch({n: values[is_call] for n, values in ints.items()}, texts))
+        return self._with_name_and_device(
+            Batch({n: values[is_call] for n, values in ints.items()}, texts)
+        )
 
     def _ranges(
         self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
@@ -217,16 +219,18 @@ class Events:
         others = np.flatnonzero(is_marker & ~is_range)
         is_range[others] = self._says(read["name_id"][others], lambda text: "Range" in text)
         places = np.flatnonzero(is_range)
-        said = [message(extdata[i]) if extdata else None for i in places.tolist()]
+        messages = [message(extdata[i]) if extdata else None for i in places.tolist()]
         names = read["name_id"][places].tolist()
-        said = [text or self._own(name) for text, name in zip(said, names, strict=True)]
-        has_text = np.array([text is not None for text in said], np.bool_)
+        messages = [
+            text or self._region_text(name) for text, name in zip(messages, names, strict=True)
+        ]
+        has_text = np.array([text is not None for text in messages], np.bool_)
         self.left_out += int((~has_text).sum())
-        texts = pa.array([text for text in said if text is not None], pa.string())
+        texts = pa.array([text for text in messages if text is not None], pa.string())
         kept = places[has_text]
         return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
 
-    def _own(self, name_id: int) -> str | None:
+    def _region_text(self, name_id: int) -> str | None:
         """Return the name of a region if it is the text of a ROCTx range; None if it names a ROCTx
         call.
 
@@ -252,7 +256,9 @@ class Events:
             }
             name = named(read["kernel_id"], self._process.kernel_names.get)
             texts = {"kind": constant("kernel", len(name)), "name": name}
-            yield self._known(Batch(ints, {**texts, "launch_config": _launch_configs(read)}))
+            yield self._with_name_and_device(
+                Batch(ints, {**texts, "launch_config": _launch_configs(read)})
+            )
 
     def _copies(self) -> Iterator[Batch]:
         columns = (*_TIMES, "name_id", "dst_agent_id", "src_agent_id", "size", "stream_id")
@@ -267,7 +273,9 @@ class Events:
                 "bytes": np.where(read["size"] >= 0, read["size"], UNKNOWN),
             }
             name = named(read["name_id"], self._copy_name)
-            yield self._known(Batch(ints, {"kind": constant("memcpy", len(name)), "name": name}))
+            yield self._with_name_and_device(
+                Batch(ints, {"kind": constant("memcpy", len(name)), "name": name})
+            )
 
     def _copy_name(self, number: int) -> str | None:
         direction = (self._process.string(number) or "").removeprefix("MEMORY_COPY_")
@@ -280,7 +288,7 @@ class Events:
     def _launched(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
-    def _known(self, batch: Batch) -> Batch:
+    def _with_name_and_device(self, batch: Batch) -> Batch:
         """Return the events with a name and, if they are activities, with a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
@@ -320,7 +328,7 @@ def _launch_config(*numbers: int) -> str | None:
     )
 
 
-_OWN = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
+_ROCPD_TABLES = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
 #: Tables of rocmProfileData (``rpd``), another format with the same prefix.
 _RPD = frozenset(("rocpd_api", "rocpd_op"))
 _SCHEMA = "3"
@@ -330,7 +338,7 @@ _EACH = "give each .db file separately"
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` is an SQLite database with tables that begin with ``rocpd_``."""
-    return any(name.startswith("rocpd_") for name in database_tables.names(raw, _OWN))
+    return any(name.startswith("rocpd_") for name in database_tables.names(raw, _ROCPD_TABLES))
 
 
 def read(raw: RawFile) -> Profile:
@@ -381,7 +389,9 @@ def _events(parts: Sequence[Events]) -> CudaEvents:
 
 def _suffixes(database: Database) -> list[str]:
     """Return each process's suffix of table names (``_<guid>``), empty if there is no guid."""
-    named = [(own, table) for own in _OWN for table in database.columns if table.startswith(own)]
+    named = [
+        (own, table) for own in _ROCPD_TABLES for table in database.columns if table.startswith(own)
+    ]
     endings = {table.removeprefix(own) for own, table in named}
     return sorted(ending for ending in endings if not ending or ending.startswith("_"))
 
@@ -403,7 +413,7 @@ def _check_tables(path: Path | str, database: Database) -> None:
             what = f"is a rocpd database of schema {one_line(version)[:24]}"
             raise ProfileError(path, f"{what}; lstmprof reads schema {_SCHEMA}", _JSON)
     for table, columns in database.columns.items():
-        if table.startswith(_OWN) and not {"start", "end"} <= columns:
+        if table.startswith(_ROCPD_TABLES) and not {"start", "end"} <= columns:
             what = f"its table {one_line(table)[:80]} has no columns start and end"
             raise ProfileError(path, what, _JSON)
 

@@ -31,7 +31,7 @@ from lstmprof.errors import (
     ProfileError,
     is_readable_folder,
     is_url,
-    of_url,
+    url_fault,
     without_secrets,
 )
 from lstmprof.events import EventTable, Profile
@@ -65,8 +65,10 @@ _JOB = re.compile(
 #: A larger number in a file name is not a rank.
 _LAST_RANK = 2**31 - 1
 _MOST_DIGITS = 32
-_OF_HOSTS = ("xplane", "trace_viewer")  # TensorFlow's profiler writes one file per host
-_KEPT = tuple(c.name for c in COLUMNS if not c.derived and c.name not in ("event_id", "rank"))
+_ONE_FILE_PER_HOST = ("xplane", "trace_viewer")  # TensorFlow's profiler writes one file per host
+_RAW_COLUMNS = tuple(
+    c.name for c in COLUMNS if not c.derived and c.name not in ("event_id", "rank")
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def groups(word: Path | str) -> list[list[Source]]:
         return _at_url(str(word))
     path = path_of(word)
     if not path.is_dir():
-        return _of_file(_local(path), _head(path))
+        return _groups_in_file(_local(path), _head(path))
     listed, locked = _listed(path)
     every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
     if not every:
@@ -130,10 +132,10 @@ def groups(word: Path | str) -> list[list[Source]]:
     heads = {str(f): raw_file.unpacked_head(_head(f)) for f in files}
     archives = [f for f in files if raw_file.is_tar(heads[str(f)])]
     alone = [_local(f) for f in files if f not in archives]
-    loose = _of_whole_jobs(_grouped(alone), heads)
+    loose = _join_whole_jobs(_grouped(alone), heads)
     of_archives = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
     shut = [[_refused(_local(f), _permission_denied(f))] for f in locked]
-    return [*loose, *of_archives, *shut, *_beyond(_local(path), len(every))]
+    return [*loose, *of_archives, *shut, *_too_many(_local(path), len(every))]
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -209,7 +211,7 @@ def _may_be_profile(name: str) -> bool:
     return name.endswith(_PROFILE_NAMES) and not any(p.startswith(".") for p in name.split("/"))
 
 
-def _of_file(source: Source, head: bytes) -> list[list[Source]]:
+def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
     """Return the files of an archive in groups; any other file is a group of its own.
 
     ``head`` is the beginning of the file.
@@ -252,7 +254,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
         yield _refused(archive, fault)
 
 
-def _beyond(folder: Source, count: int) -> list[list[Source]]:
+def _too_many(folder: Source, count: int) -> list[list[Source]]:
     """Return a group with one source that raises when it is loaded, if ``folder`` has too many
     files.
 
@@ -278,7 +280,7 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
     if member.fault:
         raise member.fault
     content = archive.raw.content[member.begin : member.begin + member.size]
-    return raw_file.of_bytes(label, content)
+    return raw_file.raw_of_bytes(label, content)
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
@@ -295,7 +297,7 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
     return list(jobs.values())
 
 
-def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
+def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
     """Join groups of one folder that together are all ranks of a torch.profiler job.
 
     ``heads`` has the beginning of each file by path.
@@ -338,7 +340,7 @@ def _at_url(url: str) -> list[list[Source]]:
             _check_plain(system, path, url)
             with system.open(path, "rb") as file:
                 head = file.read(_HEAD_BYTES)
-            return _of_file(_remote(url, path, url, system.ukey(path)), head)
+            return _groups_in_file(_remote(url, path, url, system.ukey(path)), head)
         names = sorted(n for n in system.find(path) if _may_be_profile(n.removeprefix(path)))
     except Exception as error:  # whatever a protocol's library raises
         raise _unreachable(url, error) from error
@@ -348,7 +350,7 @@ def _at_url(url: str) -> list[list[Source]]:
         _remote(url, name, system.unstrip_protocol(name), system.ukey(name))
         for name in names[:_MOST_FILES]
     ]
-    return [*_grouped(found), *_beyond(replace(found[0], label=url), len(names))]
+    return [*_grouped(found), *_too_many(replace(found[0], label=url), len(names))]
 
 
 def _remote(word: str, path: str, url: str, stamp: str) -> Source:
@@ -373,7 +375,7 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
         raise _unreachable(url, error) from error
     if len(content) > raw_file.MAX_BYTES:
         raise ProfileError(url, f"is larger than {raw_file.MAX_BYTES} bytes", "profile fewer steps")
-    return raw_file.of_bytes(url, content)
+    return raw_file.raw_of_bytes(url, content)
 
 
 def _check_plain(system: Any, path: str, url: str) -> None:
@@ -389,7 +391,7 @@ def _check_plain(system: Any, path: str, url: str) -> None:
 def _unreachable(url: str, error: Exception) -> ProfileError:
     if isinstance(error, ProfileError):
         return error
-    reason, next_step = of_url(url, error)
+    reason, next_step = url_fault(url, error)
     return ProfileError(url, f"cannot be reached ({reason})", next_step)
 
 
@@ -405,13 +407,13 @@ def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | N
     if all(rank is None for rank in ranks):
         matches = [_RANK.search(name) for name in names]
         ranks = [int(match.group(1)[:_MOST_DIGITS]) if match else None for match in matches]
-    if all(rank is None for rank in ranks) and profiles[0].format in _OF_HOSTS:
+    if all(rank is None for rank in ranks) and profiles[0].format in _ONE_FILE_PER_HOST:
         return list(range(len(profiles)))
     whole = [rank for rank in ranks if isinstance(rank, int) and 0 <= rank <= _LAST_RANK]
     return whole if len(set(whole)) == len(profiles) else None
 
 
-def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
+def join_ranks(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     """Join the profiles, one per rank, into one; ``ranks`` has the rank of each profile.
 
     If every profile has a date (and all are at most 73 years apart), times count from the earliest
@@ -426,7 +428,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     shifts = [base - min(bases) for base in bases] if aligned else [0] * len(profiles)
     chunks = Chunks()
     for rank, profile, shift in zip(ranks, profiles, shifts, strict=True):
-        for part in profile.events.parts(_KEPT):
+        for part in profile.events.parts(_RAW_COLUMNS):
             chunks.add(_shifted(part, rank, shift))
     moved = zip(profiles, shifts, ranks, strict=True)
     names = {number: name for profile in profiles for number, name in profile.device_names.items()}
@@ -460,6 +462,6 @@ def _events(chunks: Chunks) -> EventTable | None:
 
 def _shifted(events: EventTable, rank: int, shift_ns: int) -> pa.Table:
     start = pa.compute.add(events.column("start_ns"), shift_ns)
-    kept = events.select(_KEPT)
+    kept = events.select(_RAW_COLUMNS)
     kept = kept.set_column(kept.schema.get_field_index("start_ns"), "start_ns", start)
     return kept.append_column("rank", pa.array([rank] * len(events), pa.int64()))

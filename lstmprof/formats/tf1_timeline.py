@@ -76,7 +76,7 @@ def _range(event: Mapping[str, Any]) -> Iterator[Row]:
         yield Row("step" if name == _STEP else "range", name, *timed, pid=pid, tid=pid)
 
 
-def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
+def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
     """Return (``ops`` with host ops moved into process ``pid``, thread number of each lane)."""
     lanes: Lanes = {}
     moved = []
@@ -206,7 +206,7 @@ def read(raw: RawFile) -> Profile:
         )
     metadata: dict[str, Any] = {"processes": {str(pid): name for pid, name in processes.items()}}
     if steps:
-        intervals, lanes = of_one_process(intervals, steps[0].pid)
+        intervals, lanes = in_one_process(intervals, steps[0].pid)
         intervals += steps
         metadata["threads"] = lane_names(lanes, processes)
     origin_ns = min(row.start_ns for row in intervals)

@@ -161,9 +161,9 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
 
 
 def _step_stats_row(
-    event: dict[str, Any], name: str, timed: tuple[int, int], place: tuple[int, int | None]
+    event: dict[str, Any], name: str, timed: tuple[int, int], device_stream: tuple[int, int | None]
 ) -> Row:
-    """Make a row for an activity of TensorFlow 2.0 or 2.1; ``place`` is (device, stream).
+    """Make a row for an activity of TensorFlow 2.0 or 2.1; ``device_stream`` is (device, stream).
 
     ``name`` is ``<node>:<OpType>``, to which TensorFlow 2.1 appends ``@@<kernel>``.
     """
@@ -173,8 +173,8 @@ def _step_stats_row(
         copy_or_kernel(op_type),
         kernel or op_type,
         *timed,
-        device=place[0],
-        stream=place[1],
+        device=device_stream[0],
+        stream=device_stream[1],
         op_name=op_name({"annotation": label.rpartition("::")[2]}),
     )
 

@@ -15,12 +15,12 @@ from typing import Any
 
 #: Number of a setting of glibc's mallopt(3) -> value in bytes. glibc keeps freed memory up to the
 #: first (M_TRIM_THRESHOLD), and maps blocks above the second (M_MMAP_THRESHOLD) separately.
-_KEPT = {-1: 2**26, -3: 2**25}
+_KEPT_BYTES = {-1: 2**26, -3: 2**25}
 #: Number of a setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
 #: Python searches for cycles after this many new containers. Its default is 700, and every
 #: hundredth search also covers all objects of the imported libraries.
-_LOOKED_AT = 100_000
+_COLLECT_AFTER = 100_000
 #: The variable that sets the number of OpenBLAS's threads; the default is one per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
@@ -31,7 +31,7 @@ def be_quick() -> None:
     From then on pandas cannot be imported, and NumPy starts no OpenBLAS threads.
     """
     sys.meta_path[:0] = [_WithoutPandas, _WithoutThreads]
-    gc.set_threshold(_LOOKED_AT)
+    gc.set_threshold(_COLLECT_AFTER)
     keep_freed_memory()
 
 
@@ -42,19 +42,19 @@ def keep_freed_memory() -> None:
     That causes two thirds of the page faults of a breakdown of a million events. Other allocators
     are not changed.
     """
-    _tell_allocator(_KEPT)
+    _set_allocator(_KEPT_BYTES)
 
 
 def give_freed_memory_back() -> None:
     """Restore glibc's defaults, and return free memory to the system."""
     sizes = {}
     for number, (variable, size) in _USUAL.items():
-        told = os.environ.get(variable, "")
-        sizes[number] = int(told) if told.isdecimal() else size
-    _tell_allocator(sizes, give_back=True)
+        written = os.environ.get(variable, "")
+        sizes[number] = int(written) if written.isdecimal() else size
+    _set_allocator(sizes, give_back=True)
 
 
-def _tell_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
+def _set_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
     try:
         libc = ctypes.CDLL(None)
         mallopt, trim = libc.mallopt, libc.malloc_trim if give_back else None
@@ -95,12 +95,12 @@ class _WithoutThreads:
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
-            def alone(module: ModuleType) -> None:
+            def with_one_blas_thread(module: ModuleType) -> None:
                 os.environ[_BLAS_THREADS] = "1"
                 try:
                     load(module)
                 finally:
                     del os.environ[_BLAS_THREADS]
 
-            spec.loader.exec_module = alone  # type: ignore[method-assign]
+            spec.loader.exec_module = with_one_blas_thread  # type: ignore[method-assign]
         return spec

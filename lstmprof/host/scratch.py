@@ -33,12 +33,12 @@ _MOST_DIGITS = 9
 
 def own_prefix(prefix: str) -> str:
     """Return ``prefix`` with this process's identity, with which names of its files begin."""
-    return f"{prefix}{_place()}{os.getpid()}-{_start_of('self') or ''}-"
+    return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 
-def left_in(folder: Path, prefix: str) -> list[Path]:
+def left_by_ended_processes(folder: Path, prefix: str) -> list[Path]:
     """Return the entries of ``folder`` with this ``prefix`` whose process has ended."""
-    place = prefix + _place()
+    place = prefix + _host_identity()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith(place)]
         return [folder / name for name in names if _is_left(name[len(place) :])]
@@ -62,7 +62,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 2 * _MOST_DIGITS
 
 
-def _place() -> str:
+def _host_identity() -> str:
     """Return the part of a name that identifies the host, its boot and the PID namespace."""
     return f"{socket.gethostname()}-{_boot()}-{_namespace()}-"
 
@@ -132,7 +132,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in left_in(path.parent, _WRITING):
+    for left in left_by_ended_processes(path.parent, _WRITING):
         _unlink(left)
     partial = path.parent / f"{own_prefix(_WRITING)}{os.urandom(4).hex()}"
     try:
@@ -183,7 +183,7 @@ def made_temporary_folder() -> Path:
         raise LstmprofError(
             "no folder for temporary files exists", "set TMPDIR to a writable folder"
         ) from fault
-    for left in left_in(base, _TEMPORARY):
+    for left in left_by_ended_processes(base, _TEMPORARY):
         shutil.rmtree(left, ignore_errors=True)
     with room_in(base):
         return Path(tempfile.mkdtemp(prefix=own_prefix(_TEMPORARY), dir=base))

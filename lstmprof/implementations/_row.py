@@ -22,7 +22,7 @@ UNUSUAL: Mapping[str, str] = {
 }
 
 #: Features that inference engines for ONNX on a CPU do not support -> why.
-_OF_ENGINES: Mapping[str, str] = {
+_ENGINES_LACK: Mapping[str, str] = {
     "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
     "ctc": "ONNX has no CTC loss",
@@ -33,7 +33,7 @@ _OF_ENGINES: Mapping[str, str] = {
 }
 
 
-def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
+def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
     """Return unsupported features -> why, for the library ``name``, Theano or PyTensor.
 
     ``no_gpu`` is the reason for the features that need a GPU.
@@ -92,8 +92,8 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "anomaly": ANOMALY,
         "deterministic": "XLA has a flag for it; set it in XLA_FLAGS",
     },
-    "pytensor": _of_theano("PyTensor", "PyTensor runs on CPUs only"),
-    "theano": _of_theano("Theano", "its environment lacks libgpuarray, which it needs on a GPU"),
+    "pytensor": _unsupported("PyTensor", "PyTensor runs on CPUs only"),
+    "theano": _unsupported("Theano", "its environment lacks libgpuarray, which it needs on a GPU"),
     "mxnet": {
         "cuda": LATER,
         "cuda-graph": "MXNet does not capture CUDA graphs",
@@ -123,14 +123,14 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "deterministic": "Caffe2 has no deterministic mode on a CPU",
     },
     "onnxruntime": {
-        **_OF_ENGINES,
+        **_ENGINES_LACK,
         **dict.fromkeys(
             ("amp-fp16", "amp-bf16"), "ONNX Runtime has no 16-bit LSTM kernel for CPUs"
         ),
         "no-onednn": "its CPU package is built without oneDNN",
     },
     "openvino": {
-        **_OF_ENGINES,
+        **_ENGINES_LACK,
         "amp-fp16": "OpenVINO has float16 on few CPUs; use --precision amp-bf16",
         "no-onednn": "all its CPU kernels are oneDNN's",
         "deterministic": "OpenVINO has no deterministic mode",

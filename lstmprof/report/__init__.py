@@ -15,7 +15,7 @@ from dataclasses import replace
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.numbers import listed, told_apart
+from lstmprof.numbers import listed, made_unique
 from lstmprof.report import rows
 from lstmprof.report.icicle import icicles
 from lstmprof.report.model import Group, Report
@@ -50,7 +50,7 @@ def report_of(
         begins("comparing the runs")
         diagnoses = diagnose_all(measured, across)
     profile_of = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p}
-    profiles = [profile_of[name] for name in told_apart(b.run.name for b in measured)]
+    profiles = [profile_of[name] for name in made_unique(b.run.name for b in measured)]
     comparable = groups(diagnoses, across)
     runs = run_reports(measured, profiles, comparable)
     begins("drawing timelines")
@@ -101,18 +101,18 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
     """
     names = list(dict.fromkeys(run.facts.label for run in runs))
     if len(names) == len(runs) <= _MOST_NAMED:
-        return _of_workload(listed(names), ": ", runs)
+        return _with_workload(listed(names), ": ", runs)
     largest = [run for run in runs if run.facts.group == comparable[0].number]
     if len(largest) < 2:
-        return _of_workload(f"{len(runs)} runs", ": ", runs)
+        return _with_workload(f"{len(runs)} runs", ": ", runs)
     by_length = sorted(largest, key=lambda run: run.profile.length_ns)
     ends = f"{by_length[0].facts.label} to {by_length[-1].facts.label}"
-    of_group = _of_workload(f"{ends}: {len(largest)} runs", " of ", largest)
+    of_group = _with_workload(f"{ends}: {len(largest)} runs", " of ", largest)
     others = len(runs) - len(largest)
     return of_group + (f", {others} other{'s' * (others != 1)}" if others else "")
 
 
-def _of_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
+def _with_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
     """Return ``what``, followed by the workload if all ``runs`` have the same one."""
     workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
     return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

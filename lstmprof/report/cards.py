@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.verdict import Verdict
-from lstmprof.diagnose.verdict_text import CERTAINTY_WORDS, badness, fix_lines, lane_of, places
+from lstmprof.diagnose.verdict_text import (
+    CERTAINTY_WORDS,
+    badness,
+    fix_lines,
+    lane_of,
+    largest_kinds,
+)
 from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
@@ -27,7 +33,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Place:
+class KindAmount:
     """A kind of time in the line "Where" of a card; it has the colour of ``part``, a part of the
     breakdown."""
 
@@ -51,7 +57,7 @@ class Card:
     level: str
     badge: str
     lines: tuple[tuple[str, str, str], ...]
-    where: tuple[Place, ...]
+    where: tuple[KindAmount, ...]
     causes: tuple[Cause, ...]
     notes: tuple[tuple[str, str], ...]
     is_open: bool
@@ -179,10 +185,10 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
         yield "Doubt", listed(list(verdict.reasons)), ""
 
 
-def _where(verdict: Verdict) -> Iterator[Place]:
+def _where(verdict: Verdict) -> Iterator[KindAmount]:
     """Yield the large kinds of time with their colours, the largest first.
 
     All small kinds together come last, as ``other``.
     """
-    for kind, words, amount in places(verdict):
-        yield Place(words, WHOLE if kind == "other" else part_of_kind(kind), amount)
+    for kind, words, amount in largest_kinds(verdict):
+        yield KindAmount(words, WHOLE if kind == "other" else part_of_kind(kind), amount)

@@ -17,7 +17,7 @@ from lstmprof.numbers import UNKNOWN, count, listed, milliseconds, number_of
 from lstmprof.runs.metadata import RunInfo
 
 #: Packages in the ``versions`` of run.json that the caption does not mention.
-_UNTOLD = ("nvtx", "lstmprof")
+_NOT_SHOWN = ("nvtx", "lstmprof")
 
 
 def _version(info: RunInfo) -> str | None:
@@ -346,16 +346,16 @@ def _cell(
     return Cell(f"{first}{rest}", numbers, best)
 
 
-def _crowded(one: Breakdown, other: Breakdown, asked: Sequence[str]) -> UsageError:
-    infos = (one.run.info, other.run.info)
+def _crowded(first: Breakdown, other: Breakdown, fields: Sequence[str]) -> UsageError:
+    infos = (first.run.info, other.run.info)
     differ = [
         name
         for name, of in FIELDS.items()
-        if name not in (*asked, "run", "workload") and of(infos[0]) != of(infos[1])
+        if name not in (*fields, "run", "workload") and of(infos[0]) != of(infos[1])
     ]
     step = f"add {listed(differ)} to --rows or --columns"
     step = step if differ else "omit one of these runs, or add run to --rows"
-    return UsageError(f"{one.run.name} and {other.run.name} fall into the same cell", step)
+    return UsageError(f"{first.run.name} and {other.run.name} fall into the same cell", step)
 
 
 def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: bool) -> str:
@@ -392,7 +392,9 @@ def _versions(infos: Sequence[RunInfo]) -> str:
     runs_of: dict[str, list[str]] = {}
     for info in infos:
         items = (info.versions or {}).items()
-        texts = [f"{name} {version}" for name, version in items if version and name not in _UNTOLD]
+        texts = [
+            f"{name} {version}" for name, version in items if version and name not in _NOT_SHOWN
+        ]
         runs_of.setdefault(", ".join(texts), []).append(info.implementation or "own code")
     if len(runs_of) <= 1:
         return next(iter(runs_of), "")
@@ -401,6 +403,10 @@ def _versions(infos: Sequence[RunInfo]) -> str:
     )
 
 
-def _span(numbers: Sequence[int], one: str, many: str) -> str:
+def _span(numbers: Sequence[int], singular: str, plural: str) -> str:
     low, high = min(numbers), max(numbers)
-    return number_of(low, one, many) if low == high else f"{count(low)} to {count(high)} {many}"
+    return (
+        number_of(low, singular, plural)
+        if low == high
+        else f"{count(low)} to {count(high)} {plural}"
+    )

@@ -48,17 +48,17 @@ def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, .
 
     The stacks of pairs consist of ops, those of runs of modules or Python frames.
     """
-    drawn = [*_of_pairs(runs, pairs[:MOST_PAIRS])]
-    drawn += [picture for run in runs for picture in _of_run(run)]
+    drawn = [*_pair_icicles(runs, pairs[:MOST_PAIRS])]
+    drawn += [picture for run in runs for picture in _run_icicle(run)]
     return tuple(drawn[:MOST_ICICLES])
 
 
-def _of_pairs(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
+def _pair_icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
     """Yield one picture per pair, with the stacks of one step of both runs by ops."""
     run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
     names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
     steps = {
-        name: step_stacks(run_of[name].breakdown, *run_of[name].profile.place, STACKS[-1])
+        name: step_stacks(run_of[name].breakdown, *run_of[name].profile.rank_device, STACKS[-1])
         for name in names
         if name in run_of
     }
@@ -72,8 +72,8 @@ def _of_pairs(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icic
             part = np.full(len(fast.ns), _NO_PART, dtype=np.int64)
             run = f"{slow_label} beside {fast_label}"
             if picture := _icicle(run, "one step", fast.tree, sums, part):
-                said = f"One step: {_ms(slow)} in {slow_label}, {_ms(fast)} in {fast_label}."
-                yield replace(picture, said=said, fast=fast_label, slow=slow_label)
+                sentence = f"One step: {_ms(slow)} in {slow_label}, {_ms(fast)} in {fast_label}."
+                yield replace(picture, sentence=sentence, fast=fast_label, slow=slow_label)
 
 
 def _ms(step: StepStacks) -> str:
@@ -87,12 +87,12 @@ def _events(run: RunReport) -> tuple[int, int]:
     return frames, frames + sum(has.ops + has.runtime_calls + has.activities for has in every)
 
 
-def _of_run(run: RunReport) -> Iterator[Icicle]:
+def _run_icicle(run: RunReport) -> Iterator[Icicle]:
     frames, count = _events(run)
     if not frames or count > MOST_EVENTS:
         return
-    events = run.breakdown.of_rank(run.profile.rank)
-    rows = events.of_rank(run.profile.rank)
+    events = run.breakdown.events_of_rank(run.profile.rank)
+    rows = events.rows_of_rank(run.profile.rank)
     of_rank = "" if len(run.breakdown.ranks) == 1 else f" of rank {run.profile.rank}"
     for by in recorded(events)[:-1]:
         for where, of in zip(("host", "device"), stacks(events, rows, by), strict=True):
@@ -153,8 +153,8 @@ def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Int
                 text = number_of(len(small), "smaller callee", "smaller callees")
                 add(box, text, small, _NO_PART)
         level = below
-    said = f"{run}: {quantity(int(total[ROOT]), 'ns')} of {what}, in the whole profile."
-    return Icicle(run, what, said, int(total[ROOT]), tuple(places), tuple(PARTS), columns)
+    sentence = f"{run}: {quantity(int(total[ROOT]), 'ns')} of {what}, in the whole profile."
+    return Icicle(run, what, sentence, int(total[ROOT]), tuple(places), tuple(PARTS), columns)
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:

@@ -136,14 +136,14 @@ class Icicle:
 
     ``columns`` have one entry per box, callers before callees. ``above`` is the index of the
     caller's box; ``name`` and ``part`` are indices into ``names`` and ``parts``; −1 means none.
-    ``what`` is text such as ``host time by module``, and ``said`` a sentence with the total time.
-    ``fast`` and ``slow`` are the names of the runs of a pair; in its column ``total_ns``, each
-    stack has the longer time of the two runs.
+    ``what`` is text such as ``host time by module``, and ``sentence`` a sentence with the total
+    time. ``fast`` and ``slow`` are the names of the runs of a pair; in its column ``total_ns``,
+    each stack has the longer time of the two runs.
     """
 
     run: str
     what: str
-    said: str
+    sentence: str
     total_ns: int
     names: tuple[str, ...]
     parts: tuple[str, ...]

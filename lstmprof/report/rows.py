@@ -43,7 +43,7 @@ ALL_CELLS, LEAST_CELLS = 6_000, 50
 MOST_PAIRS = 800
 
 
-def _of(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
+def _first_rows(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
     """Return the first ``most`` rows of ``table``, with ``run``, ``label`` and ``group`` added."""
     return map(run.row, table.slice(0, most).to_pylist())
 
@@ -90,14 +90,14 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
         )
         for run in runs
         for lane in run.breakdown.steps()
-        if (lane.rank, lane.device) == run.profile.place
+        if (lane.rank, lane.device) == run.profile.rank_device
         for state, part, total_ns in lane.parts
     ]
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
     """Return the longest kernels of each run, with the columns of ``breakdown --table kernels``."""
-    rows = (row for run in runs for row in _of(run, run.breakdown.kernels, MOST_KERNELS))
+    rows = (row for run in runs for row in _first_rows(run, run.breakdown.kernels, MOST_KERNELS))
     return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 
 
@@ -110,7 +110,7 @@ def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
         row
         for run in runs
         if run.profile.device is not None
-        for row in _of(run, _without_copies(run.breakdown.table("launch_gaps")), MOST_GAPS)
+        for row in _first_rows(run, _without_copies(run.breakdown.table("launch_gaps")), MOST_GAPS)
     ]
 
 
@@ -127,14 +127,16 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
     rows: list[Row] = []
     for run in runs:
         whole = sum(w.end_ns - w.start_ns for w in run.breakdown.windows)
-        for row in _of(run, run.breakdown.table("casts"), MOST_CASTS):
+        for row in _first_rows(run, run.breakdown.table("casts"), MOST_CASTS):
             rows.append({**row, "share": row["total_ns"] / whole if whole else None})
     return rows
 
 
 def layers(runs: Iterable[RunReport]) -> list[Row]:
     """Return the first layers of each run, with the columns of ``breakdown --table layers``."""
-    return [row for run in runs for row in _of(run, run.breakdown.table("layers"), MOST_LAYERS)]
+    return [
+        row for run in runs for row in _first_rows(run, run.breakdown.table("layers"), MOST_LAYERS)
+    ]
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
@@ -147,8 +149,8 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
         row
         for run in runs
         if run.facts.run in names and run.breakdown.run.event_count <= MOST_ON_PATH
-        for row in _of(run, run.breakdown.table("critical_path"), MOST_KERNELS)
-        if row["rank"] == run.profile.place[0] and row["path_share"] >= LEAST_SHARE
+        for row in _first_rows(run, run.breakdown.table("critical_path"), MOST_KERNELS)
+        if row["rank"] == run.profile.rank_device[0] and row["path_share"] >= LEAST_SHARE
     ]
     return sorted(rows, key=lambda row: (row["run"], -row["path_ns"], row["part"]))
 
@@ -250,12 +252,12 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
         usual = 0.0 if timings is None else timings.median_ns
         counted = [] if table is None or not usual else _counted(table)
         size = -(-len(counted) // most)
-        for place, of_place in itertools.groupby(counted, key=_place):
-            left = list(of_place)
+        for part, of_part in itertools.groupby(counted, key=_round_words):
+            left = list(of_part)
             for cell in (left[first : first + size] for first in range(0, len(left), size)):
                 wall = statistics.median(row["wall_ns"] for row in cell)
                 columns = {"iteration": cell[0]["iteration"], "iterations": len(cell)}
-                columns |= {"place": place, "wall_ns": wall, "off_share": wall / usual - 1}
+                columns |= {"place": part, "wall_ns": wall, "off_share": wall / usual - 1}
                 rows.append(run.row(columns))
     return rows
 
@@ -266,7 +268,7 @@ def _counted(table: pa.Table) -> list[Row]:
     return rows
 
 
-def _place(iteration: Row) -> str:
+def _round_words(iteration: Row) -> str:
     profiled = ", after its profile" if iteration["after_profile"] else ""
     return f"round {iteration['round'] + 1}{profiled}"
 
@@ -303,26 +305,28 @@ def _pair(first: StepProfile, second: StepProfile) -> Pair:
 #: Most ranks and devices of a run that are drawn, and most columns of a heat map of them.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
-_Place = tuple[int | None, int | None]
+_RankDevice = tuple[int | None, int | None]
 
 
 def several(runs: Iterable[RunReport]) -> list[RunReport]:
     """Return those of ``runs`` that ran on several ranks or devices."""
-    return [run for run in runs if len(_places(run)) > 1]
+    return [run for run in runs if len(_rank_devices(run)) > 1]
 
 
-def _places(run: RunReport) -> list[_Place]:
+def _rank_devices(run: RunReport) -> list[_RankDevice]:
     lanes = run.breakdown.steps(profiled=True)
     return sorted(((lane.rank, lane.device) for lane in lanes), key=_order)
 
 
-def _order(place: _Place) -> tuple[int, ...]:
-    return tuple(-1 if number is None else number for number in place)
+def _order(rank_device: _RankDevice) -> tuple[int, ...]:
+    return tuple(-1 if number is None else number for number in rank_device)
 
 
-def _drawn(run: RunReport) -> dict[_Place, str]:
+def _drawn(run: RunReport) -> dict[_RankDevice, str]:
     """Return the names of the ranks and devices of ``run`` that are drawn, by (rank, device)."""
-    return {place: lane_words(*place) for place in _places(run)[:MOST_LANES]}
+    return {
+        rank_device: lane_words(*rank_device) for rank_device in _rank_devices(run)[:MOST_LANES]
+    }
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
@@ -344,11 +348,13 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
     profiled steps.
     """
     return [
-        run.row({"lane": lanes[place], "state": state, "part": part, "ns": total_ns / of.steps})
+        run.row(
+            {"lane": lanes[rank_device], "state": state, "part": part, "ns": total_ns / of.steps}
+        )
         for run in several(runs)
         for lanes in [_drawn(run)]
         for of in run.breakdown.steps(profiled=True)
-        if (place := (of.rank, of.device)) in lanes
+        if (rank_device := (of.rank, of.device)) in lanes
         for state, part, total_ns in of.parts
     ]
 
@@ -371,8 +377,8 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
         cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
         size = _size(max(longest, default=0) + 1)
         for call in calls:
-            if (place := (call["rank"], call["device"])) in lanes:
-                cells[lanes[place], call["collective"] // size].append(call)
+            if (rank_device := (call["rank"], call["device"])) in lanes:
+                cells[lanes[rank_device], call["collective"] // size].append(call)
         for (lane, cell), members in cells.items():
             late = sum(longest[call["collective"]] - call["waits_ns"] for call in members)
             first = min(members, key=lambda call: call["collective"])
@@ -417,16 +423,16 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
     return rows
 
 
-def _work_of_steps(run: RunReport, lanes: Mapping[_Place, str]) -> Counter[tuple[str, int]]:
+def _work_of_steps(run: RunReport, lanes: Mapping[_RankDevice, str]) -> Counter[tuple[str, int]]:
     """Return (name of rank and device, step) -> busy time in ns without collectives.
 
     Only marked steps count, and only ranks and devices in ``lanes``.
     """
     work: Counter[tuple[str, int]] = Counter()
     for row in _marked(run):
-        if (place := (row["rank"], row["device"])) in lanes:
+        if (rank_device := (row["rank"], row["device"])) in lanes:
             busy = row["state"] == "busy" and row["part"] != "collective"
-            work[lanes[place], row["step"]] += row["ns"] if busy else 0
+            work[lanes[rank_device], row["step"]] += row["ns"] if busy else 0
     return work
 
 

@@ -95,7 +95,7 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         label=label,
         group=group,
         step_ns=profile.length_ns,
-        lane=lane_words(*profile.place) if profile.lanes > 1 else "",
+        lane=lane_words(*profile.rank_device) if profile.lanes > 1 else "",
         implementation=info.implementation,
         workload=info.workload.name,
         precision=info.precision,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown import host
-from lstmprof.breakdown.attribution import Stretches, attributed
+from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window, median_step
 from lstmprof.events.intervals import Ints
@@ -85,7 +85,7 @@ class _Page:
         Steps of the same rank must follow each other, so that the rank's events are read once.
         """
         self.awaited -= steps[0].least
-        held, run = None, report.facts.run
+        loaded, run = None, report.facts.run
         tables: dict[int | None, EventTable] = {}
         ranks = {step.window.rank for step in steps}
         lanes_of = lanes(report.breakdown.run.counters, [step.window for step in steps])
@@ -95,8 +95,8 @@ class _Page:
             rank = step.window.rank
             if rank not in tables:
                 if len(ranks) > 1:
-                    held = held or report.breakdown.of_ranks(ranks)
-                tables = {rank: report.breakdown.of_rank(rank, held)}
+                    loaded = loaded or report.breakdown.events_of_ranks(ranks)
+                tables = {rank: report.breakdown.events_of_rank(rank, loaded)}
             names = report.profile.info.thread_names(step.window.rank)
             made = timeline(run, tables[rank], step.window, MOST_EVENTS, names, step.which)
             made = replace(made, lanes=counted)
@@ -111,12 +111,14 @@ class _Page:
         The first timeline of each run has priority over all others.
         """
         room, chosen = ALL_EVENTS, set()
-        for place in sorted(range(len(self.drawn)), key=lambda place: self.drawn[place][0] > 0):
-            size = _size(self.drawn[place][1])
+        for position in sorted(
+            range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
+        ):
+            size = _size(self.drawn[position][1])
             if size <= room:
                 room -= size
-                chosen.add(place)
-        return (made for place, (_, made) in enumerate(self.drawn) if place in chosen)
+                chosen.add(position)
+        return (made for position, (_, made) in enumerate(self.drawn) if position in chosen)
 
 
 def _size(drawn: Timeline) -> int:
@@ -134,9 +136,9 @@ class _Wanted:
 
 
 def _wanted(report: RunReport) -> list[_Wanted]:
-    held = report.breakdown.packed(("rank", "start_ns", "dur_ns"))
-    rank, start = held.values("rank"), held.values("start_ns").astype(np.int64)
-    end = start + held.values("dur_ns")
+    loaded = report.breakdown.packed(("rank", "start_ns", "dur_ns"))
+    rank, start = loaded.values("rank"), loaded.values("start_ns").astype(np.int64)
+    end = start + loaded.values("dur_ns")
     wanted = []
     for window, which in _steps(report):
         seen = (start < window.end_ns) & (end > window.start_ns)
@@ -172,7 +174,7 @@ def spread(steps: Sequence[Window], most: int) -> list[Window]:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].end_ns - steps[n].start_ns)
     places = np.linspace(0, len(steps) - 1, most).round().astype(np.int64)
-    return [steps[number] for number in sorted(by_length[place] for place in places.tolist())]
+    return [steps[number] for number in sorted(by_length[position] for position in places.tolist())]
 
 
 def timeline(
@@ -196,7 +198,7 @@ def timeline(
     kept = kept[np.lexsort((columns["start_ns"][kept], columns["track"][kept]))]
     names, columns["name"] = np.unique(columns["name"][kept], return_inverse=True)
     rows = columns.pop("row")[kept]
-    columns["launch"] = _places(rows, events.rows_named("launch_id"))
+    columns["launch"] = _positions(rows, events.rows_named("launch_id"))
     return Timeline(
         run=run,
         step=window.step,
@@ -219,16 +221,16 @@ def timeline(
     )
 
 
-def _places(rows: Ints, linked: Ints) -> Ints:
+def _positions(rows: Ints, linked: Ints) -> Ints:
     """Return for each of ``rows`` the position in ``rows`` of the row that it links to, or −1.
 
     ``linked`` has for each row of the table the row that it links to, or −1.
     """
-    place_of = np.full(len(linked) + 1, _NEITHER)
+    position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
-    place_of[rows[real]] = real
+    position_of[rows[real]] = real
     target = np.where(rows >= 0, linked[rows], _NEITHER)
-    return np.where(target >= 0, place_of[target], _NEITHER)
+    return np.where(target >= 0, position_of[target], _NEITHER)
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
@@ -270,7 +272,7 @@ class _Drawing:
         self.names = [shown_name(name, _NAME) for name in names]
         self.start = self.events.start_ns
         self.end = self.start + self.events.dur_ns
-        rows = self.events.of_rank(self.window.rank)
+        rows = self.events.rows_of_rank(self.window.rank)
         seen = (self.start[rows] < self.window.end_ns) & (self.end[rows] > self.window.start_ns)
         self.rows = rows[seen]
         self.part = part_codes(self.events)
@@ -293,14 +295,14 @@ class _Drawing:
 
         Busy time is shown by category, idle time by cause.
         """
-        places = {name: place for place, name in enumerate(PARTS)}
+        places = {name: position for position, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)
-        for device, stretches in lanes.items():
+        for device, intervals in lanes.items():
             where = "CPU" if device is None else f"device {device}"
             self.tracks.append(Track(f"{where}: the ledger", "account", 0))
-            drawn = _joined(stretches)
+            drawn = _joined(intervals)
             used, label = np.unique(drawn.label, return_inverse=True)
-            parts = [drawn.labels[place] for place in used.tolist()]
+            parts = [drawn.labels[position] for position in used.tolist()]
             first = len(self.names)
             self.names += [label_of(state, part) for state, part in parts]
             colours = np.array([places[part_of(*part).name] for part in parts], dtype=np.int64)
@@ -329,37 +331,37 @@ class _Drawing:
         order = sorted((n for _, n in busiest), key=lambda n: n != self.window.thread)
         depth = depths(self.events)
         tids = self.events.ints("tid", UNKNOWN)
-        for place, number in enumerate(order[:MOST_THREADS], 1):
+        for position, number in enumerate(order[:MOST_THREADS], 1):
             rows = on_host[thread[on_host] == number]
             shallow = rows[depth[rows] < MOST_DEPTH]
             self.left_out += len(rows) - len(shallow)
             least = int(depth[shallow].min())
             deepest = int(depth[shallow].max()) - least
             first = len(self.tracks)
-            named = self._thread(int(tids[rows[0]]), place)
+            named = self._thread(int(tids[rows[0]]), position)
             self.tracks += [Track(named if d == 0 else "", "host", d) for d in range(deepest + 1)]
             self._add_rows(shallow, first + depth[shallow] - least)
         drawn = set(order[:MOST_THREADS])
         self.left_out += sum(-count for count, number in busiest if number not in drawn)
 
-    def _thread(self, tid: int, place: int) -> str:
-        """Return the label of the thread ``tid``; ``place`` is its position among the threads."""
+    def _thread(self, tid: int, position: int) -> str:
+        """Return the label of the thread ``tid``, which is number ``position`` of the threads."""
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
-        number = tid if 0 <= tid < _MOST_TID else place
+        number = tid if 0 <= tid < _MOST_TID else position
         return f"thread {number}" + (f", {name}" if name else "")
 
 
-def _joined(stretches: Stretches) -> Stretches:
-    """Return ``stretches`` (labelled time intervals of one window) sorted by time.
+def _joined(intervals: Intervals) -> Intervals:
+    """Return ``intervals`` (labelled time intervals of one window) sorted by time.
 
     Neighbouring idle intervals with the same label are joined.
     """
-    s = stretches.by_time()
+    s = intervals.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
     last = np.append(first[1:], len(s.label))[: len(first)] - 1
     starts, ends = s.start_ns[first], s.end_ns[last]
-    return Stretches(s.labels, s.window[first], s.row[first], s.label[first], starts, ends)
+    return Intervals(s.labels, s.window[first], s.row[first], s.label[first], starts, ends)
 
 
 def depths(events: EventTable) -> Ints:
@@ -377,7 +379,7 @@ def part_codes(events: EventTable) -> Ints:
 
     An event that computes has its category as its part, another host event the state of the thread.
     """
-    places = {name: place for place, name in enumerate(PARTS)}
+    places = {name: position for position, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)
     state = np.array([places[name] for name in STATES] + [_NEITHER])[state_codes(events)]

@@ -32,7 +32,7 @@ from lstmprof.errors import (
     ProfileError,
     RunError,
     command_line,
-    of_system,
+    system_error,
     without_secrets,
     without_url_secrets,
 )
@@ -50,8 +50,8 @@ _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 
 
-def place_of(run: Run) -> Path:
-    """Return the folder of ``run``, as the argument ``place_of`` of ``of_good``."""
+def path_of(run: Run) -> Path:
+    """Return the folder of ``run``, as the argument ``path_of`` of ``from_good``."""
     return run.path
 
 
@@ -78,7 +78,7 @@ def border(place: object) -> Iterator[None]:
         raise ProfileError(place, fault, "profile fewer steps") from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            of_machine = of_system(error)
+            of_machine = system_error(error)
             fault = f"cannot be read ({of_machine.fault})"
             raise ProfileError(place, fault, of_machine.next_step) from error
         raise _defect(place, error) from error
@@ -91,10 +91,10 @@ def _names(error: RunError, place: Path) -> bool:
     )
 
 
-def of_good(
+def from_good(
     make: Callable[[Sequence[_Item]], _Made],
     items: Sequence[_Item],
-    place_of: Callable[[_Item], object],
+    path_of: Callable[[_Item], object],
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
@@ -102,17 +102,17 @@ def of_good(
     fault.
 
     An item is at fault if ``make([item])`` fails, too. The errors of these items are passed to
-    ``leave_out``. ``place_of`` returns the path or URL of an item for messages; ``together`` stands
+    ``leave_out``. ``path_of`` returns the path or URL of an item for messages; ``together`` stands
     for several items.
 
     Raises:
         LstmprofError: ``make`` fails for every item, or an option is at fault.
     """
     try:
-        with border(place_of(items[0]) if len(items) == 1 else together):
+        with border(path_of(items[0]) if len(items) == 1 else together):
             return make(items)
     except (ProfileError, RunError, DefectError):
-        faults = _faults(make, items, place_of) if len(items) > 1 else {}
+        faults = _faults(make, items, path_of) if len(items) > 1 else {}
         if not faults or len(faults) == len(items):
             raise
     for fault in faults.values():
@@ -124,13 +124,13 @@ def of_good(
 def _faults(
     make: Callable[[Sequence[_Item]], object],
     items: Sequence[_Item],
-    place_of: Callable[[_Item], object],
+    path_of: Callable[[_Item], object],
 ) -> dict[int, LstmprofError]:
     """Return the error of each item for which ``make([item])`` fails, by its position."""
     faults = {}
     for number, item in enumerate(items):
         try:
-            with border(place_of(item)):
+            with border(path_of(item)):
                 make([item])
         except LstmprofError as fault:
             faults[number] = fault

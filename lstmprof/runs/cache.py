@@ -23,7 +23,7 @@ from lstmprof import __version__
 from lstmprof.errors import LstmprofError, RunError, UsageError, is_url
 from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
-from lstmprof.numbers import told_apart
+from lstmprof.numbers import made_unique
 from lstmprof.runs import remote
 from lstmprof.runs.border import LeaveOut, border
 from lstmprof.runs.directory import (
@@ -35,7 +35,7 @@ from lstmprof.runs.directory import (
     sweep,
     written_to,
 )
-from lstmprof.runs.run import RUN_FILE, Run, is_run, open_run, places_in, runs_in
+from lstmprof.runs.run import RUN_FILE, Run, is_run, open_run, run_folders_in, runs_in
 
 if TYPE_CHECKING:
     from lstmprof.formats.sources import Source
@@ -118,7 +118,7 @@ class _Opened:
 def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
     of_word = _Opened()
     with of_word.trying(word):
-        places = _places_at(word)
+        places = _runs_at(word)
         for place in places:
             with of_word.trying(place):
                 of_word.runs.append(_run_at(place, cache))
@@ -127,15 +127,15 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
     return of_word
 
 
-def _places_at(word: Path | str) -> Sequence[Path | str]:
+def _runs_at(word: Path | str) -> Sequence[Path | str]:
     """Return the path or URL of the run at ``word``, or of the runs directly inside."""
     if is_url(word):
-        return remote.places_at(str(word))
+        return remote.run_urls_at(str(word))
     path = Path(word)
     # words that are not runs are reported when profiles are read
     if not str(word) or not path.is_dir():
         return []
-    return [path] if is_run(path) else places_in(path)
+    return [path] if is_run(path) else run_folders_in(path)
 
 
 def _run_at(place: Path | str, cache: Path) -> Run:
@@ -159,7 +159,7 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -
         key = "|".join([*(source.stamp for source in group), *readers])
         folder = hashlib.sha256(os.fsencode(key)).hexdigest()[:20]
         sweep(cache / folder)
-        runs_before = _kept(cache / folder)
+        runs_before = _cached_runs(cache / folder)
         if runs_before:
             of_word.runs += runs_before
             continue
@@ -175,7 +175,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
     from lstmprof.runs.ingest import Ingested, Task
 
     place = written_to(cache)
-    if place != cache and (runs_before := _kept(place / folder)):
+    if place != cache and (runs_before := _cached_runs(place / folder)):
         return Ingested([*runs_before], [], [])
     done = Task(group, name, place / folder, force=True, step_range=None).done()
     fault = next((error.__cause__ for error in done.errors if isinstance(error, RunError)), None)
@@ -185,7 +185,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
     return Task(group, name, place / folder, force=True, step_range=None).done()
 
 
-def _kept(folder: Path) -> list[Run]:
+def _cached_runs(folder: Path) -> list[Run]:
     """Return the runs in ``folder``, a folder of the cache.
 
     If a run is damaged, return none, so that all are made again.
@@ -214,7 +214,7 @@ PREFIX = "baseline:"
 _FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "samples.parquet")
 
 
-def place_of(word: str) -> str:
+def resolve_baseline(word: str) -> str:
     """Return ``word``, or the folder of the baseline if ``word`` is ``baseline:NAME``.
 
     Raises:
@@ -246,7 +246,7 @@ def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
         )
     with staging(FOLDER) as partial:
         content = partial / "new"
-        for run, folder in zip(runs, told_apart(run.path.name for run in runs), strict=True):
+        for run, folder in zip(runs, made_unique(run.path.name for run in runs), strict=True):
             _copy(run, content / folder)
         put(content, place, partial / "replaced")
     return place

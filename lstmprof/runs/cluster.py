@@ -39,7 +39,7 @@ class Cluster:
 
     address: str
     client: Client
-    _seen_s: float
+    _contact_s: float
 
     @property
     def count(self) -> int:
@@ -63,8 +63,8 @@ class Cluster:
             LstmprofError: the scheduler has ended, or has had no workers for ``_WORKERS_S``.
         """
         if _workers(self.client, self.address):
-            self._seen_s = time.monotonic()
-        elif time.monotonic() - self._seen_s > _WORKERS_S:
+            self._contact_s = time.monotonic()
+        elif time.monotonic() - self._contact_s > _WORKERS_S:
             raise LstmprofError(
                 f"{self.address}: the scheduler has had no workers for {_WORKERS_S} s",
                 f"start some (dask worker {self.address}) and run the command again; it skips"
@@ -181,11 +181,11 @@ def _workers(client: Client, address: str) -> dict[str, Any]:
         threads: dict[str, Any] = client.nthreads()
     # The type depends on the fault: OSError, TimeoutError, RuntimeError or ValueError.
     except Exception as fault:
-        raise gone(address) from fault
+        raise scheduler_gone(address) from fault
     return threads
 
 
-def gone(address: str) -> LstmprofError:
+def scheduler_gone(address: str) -> LstmprofError:
     """Return the error for a scheduler that no longer answers."""
     return LstmprofError(
         f"{address}: the scheduler no longer answers",
@@ -214,13 +214,13 @@ def _check_versions(client: Client) -> None:
             raise other_version(worker, version, __version__)
 
 
-def other_version(worker: str, version: object, asked: str) -> LstmprofError:
-    """Return the error for a ``worker`` with another version of lstmprof than ``asked``.
+def other_version(worker: str, version: object, own: str) -> LstmprofError:
+    """Return the error for a ``worker`` with another version of lstmprof than ``own``.
 
     ``version`` may be an exception: then the worker has no lstmprof.
     """
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
-        f"worker {worker} has {has}, but this machine has {asked}",
-        f"run pip install 'lstmprof[cluster]=={asked}' there, and restart the worker",
+        f"worker {worker} has {has}, but this machine has {own}",
+        f"run pip install 'lstmprof[cluster]=={own}' there, and restart the worker",
     )

@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lstmprof.errors import CacheWarning, RunError, UsageError, next_step_of
-from lstmprof.host.scratch import left_in, made_temporary_folder, own_prefix, remove
+from lstmprof.host.scratch import left_by_ended_processes, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
 #: Longest component of a path: NAME_MAX of Linux's file systems.
@@ -282,7 +282,7 @@ def sweep(out: Path) -> None:
 
     A run that such a process was replacing is restored.
     """
-    for partial in left_in(out, PARTIAL):
+    for partial in left_by_ended_processes(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
             with suppress(OSError):  # another process has already restored it
                 if not (out / old.name).exists():

@@ -40,9 +40,9 @@ from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
 from lstmprof.formats.sources import Source, profile_name
 from lstmprof.runs import remote
-from lstmprof.runs.border import border, of_good
+from lstmprof.runs.border import border, from_good
 from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging, written_to
-from lstmprof.runs.joined_profiles import Kept, Read, beside, in_files
+from lstmprof.runs.joined_profiles import ProfileCollection, Read, concurrently, in_files
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info
@@ -116,14 +116,14 @@ class Ingested:
     """The result of ingesting some files.
 
     ``runs`` are new runs. ``errors`` are those of unreadable files, ``foreign`` those of files that
-    are no profiles. ``kept`` are runs that were made from the same files before. ``read`` are
-    profiles that must still be joined. A run at a URL is a ``RemoteRun``.
+    are no profiles. ``made_before`` are runs that were made from the same files before. ``read``
+    are profiles that must still be joined. A run at a URL is a ``RemoteRun``.
     """
 
     runs: list[Run | RemoteRun]
     errors: list[LstmprofError]
     foreign: list[ForeignFileError]
-    kept: list[Run | RemoteRun] = field(default_factory=list)
+    made_before: list[Run | RemoteRun] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
@@ -132,7 +132,7 @@ class Ingested:
             self.runs + other.runs,
             self.errors + other.errors,
             self.foreign + other.foreign,
-            self.kept + other.kept,
+            self.made_before + other.made_before,
             self.read + other.read,
         )
 
@@ -159,7 +159,7 @@ def ingest_profiles(
         UsageError: ``name`` is given and ``word`` means several runs.
     """
     done = NOTHING
-    place = remote.place(out)
+    place = remote.path_or_url(out)
     for task in tasks(word, place, name=name, force=force, step_range=step_range):
         done += task.done()
     return done
@@ -198,22 +198,22 @@ class Task:
 
         The ranks of one job become one run; other files become one run each.
         """
-        kept, done, failed = Kept(), NOTHING, []
+        profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
             try:
-                kept.add(part.read)
+                profiles.add(part.read)
             except LstmprofError as error:
                 errors = [_bare(error)]
             done += Ingested([], errors, part.foreign)
             failed += [source] if errors else []
-        runs = _runs(self.name, kept.profiles)
+        runs = _runs(self.name, profiles.profiles)
         for run_name, members in runs:
             missing = failed if len(runs) == 1 else []
             done += _ingested(replace(self, name=run_name), members, missing)
         return done
 
-    def kept(self) -> Ingested | None:
+    def made_before(self) -> Ingested | None:
         """Return the run that was made from these files before.
 
         Return None if there is no such run, the files have changed, or ``force`` is True.
@@ -315,12 +315,12 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
-        profile = _of_one_job(good)
+        profile = _joined_profile(good)
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
 
     try:
-        good, profile = of_good(made, members, _label, errors.append, together=task.label)
+        good, profile = from_good(made, members, _label, errors.append, together=task.label)
         with border(task.label):
             group = [source for source, _ in good]
             labels = {source.label for source in group}
@@ -387,7 +387,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
     labels = [source.label for source in task.group]
     with new_run(out, task.name, force=task.force) as folder:
-        with beside(written):
+        with concurrently(written):
             counted = described(task.name, profile, profile.events)
         info = run_info(
             {
@@ -443,10 +443,10 @@ def _ranks(members: Sequence[Read]) -> list[int] | None:
     return sources.ranks_of(names, [profile for _, profile in members])
 
 
-def _of_one_job(members: Sequence[Read]) -> Profile:
+def _joined_profile(members: Sequence[Read]) -> Profile:
     profiles = [profile for _, profile in members]
     if len(members) == 1:
         return profiles[0]
     ranks = _ranks(members)
     assert ranks is not None  # ``_runs`` has checked it
-    return sources.of_one_job(ranks, profiles)
+    return sources.join_ranks(ranks, profiles)

@@ -43,7 +43,7 @@ class Share(Task):
         (source,) = self.group
         return read(source, self.base)
 
-    def kept(self) -> Ingested | None:
+    def made_before(self) -> Ingested | None:
         """Return None, because a share does not make a run."""
         return None
 
@@ -115,7 +115,7 @@ def ingest_all(
     Raises:
         LstmprofError: the cluster cannot be used, or ``out`` cannot be reached.
     """
-    place = remote.place(out)
+    place = remote.path_or_url(out)
     if scheduler is not None:  # workers run in another folder
         place = place if isinstance(place, str) else place.resolve()
         words = [word if is_url(word) else Path(word).resolve() for word in words]
@@ -126,7 +126,7 @@ def ingest_all(
                 all_tasks += tasks(word, place, name=name, force=force, step_range=step_range)
         except LstmprofError as error:
             yield Ingested([], [error], [])
-    kept = _kept(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
+    kept = _made_before(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
     todo = [task for task, result in zip(all_tasks, kept, strict=True) if result is None]
     with _workers(todo, place, jobs, scheduler, progress) as (workers, parts):
         steps = [step for of_task in parts for step in of_task]
@@ -139,9 +139,9 @@ def ingest_all(
                 yield result if result is not None else next(results)
 
 
-def _kept(all_tasks: Sequence[Task]) -> list[Ingested | None]:
+def _made_before(all_tasks: Sequence[Task]) -> list[Ingested | None]:
     with ThreadPoolExecutor(_LOOKS) as threads:
-        return list(threads.map(Task.kept, all_tasks))
+        return list(threads.map(Task.made_before, all_tasks))
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ def _workers(
     The workers are a cluster, processes, or None: then this process reads the files.
     """
     if scheduler is not None and todo:
-        with cluster(scheduler, progress) as pool, _mark(out) as mark:
-            parts = _parts(todo, pool.count if mark else 1, lambda: mark)
-            done = functools.partial(_done_there, _done_of(parts), __version__, mark)
+        with cluster(scheduler, progress) as pool, _probe_folder(out) as probe:
+            parts = _parts(todo, pool.count if probe else 1, lambda: probe)
+            done = functools.partial(_done_there, _done_of(parts), __version__, probe)
             workers = _Workers(
                 executor=pool.executor,
                 lone=pool.executor,
@@ -227,7 +227,7 @@ def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
     return functools.partial(_once, _done) if sum(map(len, parts)) > 1 else _done
 
 
-def _mark(out: Path | str) -> AbstractContextManager[Path | None]:
+def _probe_folder(out: Path | str) -> AbstractContextManager[Path | None]:
     """Yield a temporary folder in ``out``, or None for a URL.
 
     Workers look for this folder to check that they see ``out``.
@@ -344,24 +344,24 @@ def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 
     The run exists if a worker that was killed had written it before.
     """
-    there = task.kept()
-    return Ingested(there.kept, [], []) if there else done(task)
+    there = task.made_before()
+    return Ingested(there.made_before, [], []) if there else done(task)
 
 
 def _done_there(
-    done: Callable[[Task], Ingested], version: str, mark: Path | None, task: Task
+    done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Run ``task`` on a worker of a cluster; ``mark`` is a folder in the folder of runs.
+    """Run ``task`` on a worker of a cluster; ``probe`` is a folder in the folder of runs.
 
     Raises:
         LstmprofError: the worker has another lstmprof than ``version``.
-        RunError: the worker does not see ``mark``.
+        RunError: the worker does not see ``probe``.
     """
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
-    if mark is not None and not mark.is_dir():
-        raise RunError(f"{mark.parent}: the worker on {worker} cannot see it", _SHARED)
+    if probe is not None and not probe.is_dir():
+        raise RunError(f"{probe.parent}: the worker on {worker} cannot see it", _SHARED)
     for source in task.group:
         if isinstance(source.label, Path) and source.stamp and not source.label.exists():
             fault = f"the worker on {worker} cannot see it"

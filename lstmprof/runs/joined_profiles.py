@@ -2,7 +2,7 @@
 
 ::
 
-    read ─ in_files, in another process ─▶ Kept ─▶ joined
+    read ─ in_files, in another process ─▶ ProfileCollection ─▶ joined
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _in_folder(profile: Profile, folder: Folder) -> Profile:
     return replace(profile, events=events, counters=profile.counters.on_disk(folder))
 
 
-class Kept:
+class ProfileCollection:
     """Collects the ``profiles`` of files; if they have many events, these are kept on disk."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Kept:
 
 
 @contextmanager
-def beside(work: Callable[[Event], object]) -> Iterator[None]:
+def concurrently(work: Callable[[Event], object]) -> Iterator[None]:
     """Run ``work`` in a thread while the block runs, and wait for both.
 
     If the block raises an error, the event that ``work`` receives is set; ``work`` should then

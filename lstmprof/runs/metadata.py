@@ -428,12 +428,12 @@ class Fact:
     """A field of run.json and its SQL column; ``place`` is the field's path, such as
     ``hardware.gpu``."""
 
-    place: str
+    field_path: str
     column: Column
 
-    def of(self, info: RunInfo) -> Any:
+    def value(self, info: RunInfo) -> Any:
         """Return the value of the field in ``info``, as SQL shows it."""
-        value = functools.reduce(getattr, self.place.split("."), info)
+        value = functools.reduce(getattr, self.field_path.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
@@ -469,7 +469,7 @@ def facts() -> tuple[Fact, ...]:
 def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
     """Return the SQL table ``runs`` with one row per pair (name of the run, its run.json)."""
     rows = [
-        {fact.column.name: fact.of(info) for fact in facts()} | {"run": name}
+        {fact.column.name: fact.value(info) for fact in facts()} | {"run": name}
         for name, info in infos
     ]
     return pa.Table.from_pylist(rows, schema=schema([fact.column for fact in facts()]))

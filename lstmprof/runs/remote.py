@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from lstmprof.errors import LstmprofError, RunError, is_url, of_url
+from lstmprof.errors import LstmprofError, RunError, is_url, url_fault
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import AGAIN, RunInfo, decoded
 from lstmprof.runs.run import EVENTS_FILE, MOST_BYTES, RUN_FILE, Run, is_run, open_run
@@ -57,7 +57,7 @@ class RemoteRun:
         return open_run(place / self.name)
 
 
-def place(out: Path | str) -> Path | str:
+def path_or_url(out: Path | str) -> Path | str:
     """Return ``out``, which names a folder of runs, as a path (also for ``file://``) or a URL."""
     text = str(out)
     if text.startswith(_LOCAL):
@@ -108,7 +108,7 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
         return text, system.ukey(f"{path}/{RUN_FILE}")
 
 
-def places_at(url: str) -> list[str]:
+def run_urls_at(url: str) -> list[str]:
     """Return the URLs of the run at ``url`` or of the runs directly inside, sorted by name.
 
     Raises:
@@ -201,5 +201,5 @@ def _reached(url: str) -> Iterator[None]:
     except LstmprofError:
         raise
     except Exception as error:
-        reason, next_step = of_url(url, error)
+        reason, next_step = url_fault(url, error)
         raise RunError(f"{url}: cannot be reached ({reason})", next_step) from error

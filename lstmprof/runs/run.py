@@ -51,7 +51,7 @@ SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION)
 FEW_ROWS = 2**18
 #: Columns that ``Run.packed`` reads first if a run has more events, because the validation needs
 #: them in any case.
-OF_ALL = ("kind", "name", "start_ns", "dur_ns", "launch_id")
+ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
 #: A larger run.json is refused. It usually has a few kB, or some MB for a job of a thousand ranks.
 MOST_BYTES = 32 * 2**20
 
@@ -99,11 +99,11 @@ class Run:
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
-            at_once = [name for name in OF_ALL if name in columns] or ["kind"]
+            at_once = [name for name in ALWAYS_READ if name in columns] or ["kind"]
         if "events_file" in vars(self):
             table = events.columns(at_once)
         else:
-            table = events.looked_through(at_once)
+            table = events.checked_columns(at_once)
             vars(self)["events_file"] = events.path
         return Packed(table, lambda name: events.columns([name]).column(0))
 
@@ -163,7 +163,7 @@ class Run:
             RunError: the file is invalid, missing, damaged or of another schema version.
         """
         events = _Events(self.path / EVENTS_FILE)
-        events.look_through()
+        events.check_events_file()
         return events.path
 
     @cached_property
@@ -236,15 +236,15 @@ class _Events:
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Read these columns, like ``Run.narrow_events``."""
-        return self._told(lambda: narrow_table(self._file, self._there(names)), names)
+        return self._read_table(lambda: narrow_table(self._file, self._present(names)), names)
 
-    def looked_through(self, names: Sequence[str]) -> pa.Table:
+    def checked_columns(self, names: Sequence[str]) -> pa.Table:
         """Read these columns, like ``columns``, and validate the events at the same time."""
-        gathered = Gathered(self._file, self._there(names))
-        self.look_through(gathered)
-        return self._told(gathered.table, names)
+        gathered = Gathered(self._file, self._present(names))
+        self.check_events_file(gathered)
+        return self._read_table(gathered.table, names)
 
-    def look_through(self, gathered: Gathered | None = None) -> None:
+    def check_events_file(self, gathered: Gathered | None = None) -> None:
         """Check that the events satisfy all conditions that other code relies on.
 
         The columns of ``gathered`` are added to it meanwhile.
@@ -258,11 +258,11 @@ class _Events:
         except _DAMAGE as fault:
             raise _unreadable(self.path, fault) from fault
 
-    def _there(self, names: Sequence[str]) -> list[str]:
+    def _present(self, names: Sequence[str]) -> list[str]:
         """Return those of ``names`` that the file has; if none, a column to learn the row count."""
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
-    def _told(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
+    def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
         try:
             table = read()
             check_texts(self.path, table)
@@ -392,10 +392,10 @@ def runs_in(folder: Path) -> list[Run]:
     Raises:
         RunError: a run cannot be opened.
     """
-    return [open_run(place) for place in places_in(folder)]
+    return [open_run(place) for place in run_folders_in(folder)]
 
 
-def places_in(folder: Path) -> list[Path]:
+def run_folders_in(folder: Path) -> list[Path]:
     """Return the folders of the runs directly in ``folder``, then folders that cannot be read.
 
     Both are sorted by name. Return nothing if there is no run.

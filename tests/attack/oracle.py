@@ -128,7 +128,7 @@ def check_times(events: EventTable) -> None:
 def check_job(profiles: Sequence[Profile]) -> None:
     """The profiles, as the ranks of one job, are annotated and accounted for exactly."""
     alone = len(profiles) == 1
-    job = profiles[0] if alone else sources.of_one_job(range(len(profiles)), _fitting(profiles))
+    job = profiles[0] if alone else sources.join_ranks(range(len(profiles)), _fitting(profiles))
     check_account(annotated(job.events, captured=False))
 
 

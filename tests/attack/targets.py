@@ -88,7 +88,9 @@ def _read(content: bytes, tally: Tally, folder: Path) -> None:
         _read_file(content, tally, folder)
         return
     _tell(
-        content, tally, lambda: formats.read_raw(LABEL, lambda: raw_file.of_bytes(LABEL, content))
+        content,
+        tally,
+        lambda: formats.read_raw(LABEL, lambda: raw_file.raw_of_bytes(LABEL, content)),
     )
 
 

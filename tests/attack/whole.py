@@ -168,7 +168,7 @@ class Way:
 
 def _write_job(profiles: Sequence[Profile], folder: Path) -> None:
     """Write a run whose ranks are ``profiles``; their epochs may be centuries apart: without."""
-    job = sources.of_one_job(range(len(profiles)), [replace(p, base_ns=None) for p in profiles])
+    job = sources.join_ranks(range(len(profiles)), [replace(p, base_ns=None) for p in profiles])
     job = replace(job, events=annotated(job.events, captured=False))
     info = run_info({**described("job", job, job.events), "source": INGESTED})
     folder.mkdir()

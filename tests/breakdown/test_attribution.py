@@ -1,4 +1,4 @@
-"""Who has each nanosecond: the stretches of a lane fill its windows and sum to the ledger."""
+"""Who has each nanosecond: the intervals of a device fill its windows and sum to the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from breakdown.random_programs import cpu_programs, gpu_programs, one_window
 from events.rows import Row, row as event, table
 from hypothesis import given, settings, strategies as st
 
-from lstmprof.breakdown.attribution import Stretches, attributed
+from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
@@ -28,29 +28,29 @@ def accounts(events: pa.Table, window: Window) -> Account:
     return found
 
 
-def sums(stretches: Stretches) -> Counter[tuple[str, str]]:
+def sums(intervals: Intervals) -> Counter[tuple[str, str]]:
     found = Counter[tuple[str, str]]()
-    lengths = (stretches.end_ns - stretches.start_ns).tolist()
-    for label, ns in zip(stretches.label.tolist(), lengths, strict=True):
-        found[stretches.labels[label]] += ns
+    lengths = (intervals.end_ns - intervals.start_ns).tolist()
+    for label, ns in zip(intervals.label.tolist(), lengths, strict=True):
+        found[intervals.labels[label]] += ns
     return found
 
 
 def assert_is_the_ledger_in_time(events: pa.Table, window: Window) -> None:
     lanes = attributed(events, [window], window.rank)
-    assert {device: sums(stretches) for device, stretches in lanes.items()} == accounts(
+    assert {device: sums(intervals) for device, intervals in lanes.items()} == accounts(
         events, window
     )
-    for stretches in lanes.values():
-        ordered = stretches.by_time()
+    for intervals in lanes.values():
+        ordered = intervals.by_time()
         assert (ordered.start_ns[0], ordered.end_ns[-1]) == (window.start_ns, window.end_ns)
         assert (ordered.start_ns[1:] == ordered.end_ns[:-1]).all()
 
 
 def test_borders_at_one_instant_cut_once() -> None:
     events, window = one_window([event("op", "aten::lstm", 3, 45)], 3, 45)
-    (stretches,) = attributed(linked(events), [window], None).values()
-    cut = stretches.cut_at(np.array([4, 4], dtype=np.int64))
+    (intervals,) = attributed(linked(events), [window], None).values()
+    cut = intervals.cut_at(np.array([4, 4], dtype=np.int64))
     assert (cut.start_ns.tolist(), cut.end_ns.tolist()) == ([3, 4], [4, 45])
 
 
@@ -58,9 +58,9 @@ def test_borders_at_one_instant_cut_once() -> None:
 @given(gpu_programs | cpu_programs, st.lists(st.integers(-5, 70), max_size=4))
 def test_cut_at_borders_nothing_is_lost(rows: list[Row], borders: list[int]) -> None:
     events, window = one_window(rows, 3, 45)
-    for stretches in attributed(linked(events), [window], None).values():
-        cut = stretches.cut_at(np.array(borders, dtype=np.int64))
-        assert sums(cut) == sums(stretches)
+    for intervals in attributed(linked(events), [window], None).values():
+        cut = intervals.cut_at(np.array(borders, dtype=np.int64))
+        assert sums(cut) == sums(intervals)
         assert (cut.end_ns > cut.start_ns).all()
         for border in borders:
             assert not ((cut.start_ns < border) & (cut.end_ns > border)).any()

@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.clean_step import (
-    CleanLane,
+    CleanStep,
     Measured,
-    clean_lane,
+    clean_step,
 )
 from lstmprof.breakdown.slot_times import BETWEEN_THREADED, Z95, Span
 from lstmprof.breakdown.timings import Iterations
@@ -51,8 +51,8 @@ def steps_of(
     return linked(table(rows)), windows
 
 
-def parts(lane: CleanLane) -> dict[str, float]:
-    step = lane.mean_step
+def parts(clean: CleanStep) -> dict[str, float]:
+    step = clean.mean_step
     return {part: ns / step.steps for _, part, ns in step.parts}
 
 
@@ -75,40 +75,40 @@ def measured(walls_ns: list[int], event_ns: float = 10.0) -> Measured:
 
 def test_preemptions_of_every_step_are_not_in_the_clean_one() -> None:
     events, windows = steps_of(lambda step, op: OP_NS * (100 if step % OPS == op else 1))
-    lane = clean_lane(events, windows, None, None)
-    assert parts(lane) == {"gemm": OPS * OP_NS, "python": OPS * GAP_NS}
-    assert lane.span.ns == STEP_NS
+    clean = clean_step(events, windows, None, None)
+    assert parts(clean) == {"gemm": OPS * OP_NS, "python": OPS * GAP_NS}
+    assert clean.span.ns == STEP_NS
 
 
 def test_parts_sum_to_the_step_and_every_step_takes_it() -> None:
     generator = np.random.default_rng(0)
     lengths = generator.integers(900, 1500, (10, OPS))
     events, windows = steps_of(lambda step, op: int(lengths[step, op]))
-    lane = clean_lane(events, windows, None, measured([STEP_NS] * 10))
-    step = lane.mean_step
+    clean = clean_step(events, windows, None, measured([STEP_NS] * 10))
+    step = clean.mean_step
     assert sum(ns for _, _, ns in step.parts) == step.total_ns
-    assert round(step.total_ns / step.steps) == pytest.approx(round(lane.span.ns), abs=1)
-    taken = [window.end_ns - window.start_ns for window in lane.windows]
+    assert round(step.total_ns / step.steps) == pytest.approx(round(clean.span.ns), abs=1)
+    taken = [window.end_ns - window.start_ns for window in clean.windows]
     assert max(taken) - min(taken) <= 2 * OPS  # what is rounded
     assert sum(taken) == step.total_ns
 
 
 def test_the_clock_counts_clean_time_only() -> None:
     events, windows = steps_of(lambda step, op: OP_NS * (100 if step == op else 1))
-    lane = clean_lane(events, windows, None, None)
-    ops = lane.events.is_kind("op")
-    assert lane.events.dur_ns[ops].tolist() == [OP_NS] * OPS * 10
-    again = attributed(lane.events, lane.windows, None)[None]
+    clean = clean_step(events, windows, None, None)
+    ops = clean.events.is_kind("op")
+    assert clean.events.dur_ns[ops].tolist() == [OP_NS] * OPS * 10
+    again = attributed(clean.events, clean.windows, None)[None]
     sums: Counter[str] = Counter()
     lengths = (again.end_ns - again.start_ns).tolist()
     for label, ns in zip(again.label.tolist(), lengths, strict=True):
         sums[again.labels[label][1]] += ns
-    assert {part: ns / 10 for part, ns in sums.items()} == parts(lane)
+    assert {part: ns / 10 for part, ns in sums.items()} == parts(clean)
 
 
 def test_an_op_of_every_second_step_counts_by_half() -> None:
     events, windows = steps_of(lambda step, op: 0 if op == 0 and step % 2 else OP_NS)
-    assert parts(clean_lane(events, windows, None, None))["gemm"] == (OPS - 0.5) * OP_NS
+    assert parts(clean_step(events, windows, None, None))["gemm"] == (OPS - 0.5) * OP_NS
 
 
 @pytest.mark.parametrize(
@@ -126,40 +126,40 @@ def test_a_step_of_which_a_quarter_is_rare_lists_it(kind: str, name: str, listed
         if step in (3, 6):
             rows.append(row(kind, name, begin + 2_000, begin + 8_000, tid=1, step=step))
         windows.append(Window(None, step, begin, begin + 9_000, 0))
-    lane = clean_lane(linked(table(rows)), windows, None, None)
-    assert [(rare.name, rare.each_ns) for rare in lane.rare] == [(name, 6_000)] * listed
+    clean = clean_step(linked(table(rows)), windows, None, None)
+    assert [(rare.name, rare.each_ns) for rare in clean.rare] == [(name, 6_000)] * listed
 
 
 def test_recording_is_taken_off_until_the_step_is_the_timed_one() -> None:
     timed = STEP_NS - 300
     events, windows = steps_of(lambda step, op: OP_NS)
-    lane = clean_lane(events, windows, None, measured([timed] * 20))
-    assert lane.span.ns == pytest.approx(timed, rel=1e-3)
-    assert lane.recording is not None
-    assert lane.recording.ns == pytest.approx(300, rel=0.02)
+    clean = clean_step(events, windows, None, measured([timed] * 20))
+    assert clean.span.ns == pytest.approx(timed, rel=1e-3)
+    assert clean.recording is not None
+    assert clean.recording.ns == pytest.approx(300, rel=0.02)
 
 
 def test_timed_steps_on_a_loaded_machine_tell_nothing_about_recording() -> None:
     events, windows = steps_of(lambda step, op: OP_NS)
-    lane = clean_lane(events, windows, None, measured([50 * STEP_NS] * 20))
-    assert lane.recording is not None
-    assert lane.recording.event_ns == 20.0  # twice what it costs in a loop
-    assert STEP_NS - 400 < lane.span.ns < STEP_NS
+    clean = clean_step(events, windows, None, measured([50 * STEP_NS] * 20))
+    assert clean.recording is not None
+    assert clean.recording.event_ns == 20.0  # twice what it costs in a loop
+    assert STEP_NS - 400 < clean.span.ns < STEP_NS
 
 
 def test_a_clean_step_is_never_longer_than_the_timed_ones() -> None:
     events, windows = steps_of(lambda step, op: OP_NS)
-    lane = clean_lane(events, windows, None, measured([STEP_NS // 4] * 20, event_ns=0.001))
-    assert lane.span.ns == pytest.approx(STEP_NS / 4, rel=1e-6)
-    assert lane.recording is not None
-    assert lane.recording.ns <= (lane.recording.events + 1) * lane.recording.event_ns
+    clean = clean_step(events, windows, None, measured([STEP_NS // 4] * 20, event_ns=0.001))
+    assert clean.span.ns == pytest.approx(STEP_NS / 4, rel=1e-6)
+    assert clean.recording is not None
+    assert clean.recording.ns <= (clean.recording.events + 1) * clean.recording.event_ns
 
 
 def test_steps_that_vary_are_held_to_the_median_of_the_timed_ones() -> None:
     events, windows = steps_of(lambda step, op: OP_NS if op <= step else 0)
     walls = [STEP_NS // 20] * 5 + [STEP_NS // 10] * 6
-    lane = clean_lane(events, windows, None, measured(walls, event_ns=0.001))
-    assert lane.span.ns == pytest.approx(STEP_NS / 10, rel=1e-6)
+    clean = clean_step(events, windows, None, measured(walls, event_ns=0.001))
+    assert clean.span.ns == pytest.approx(STEP_NS / 10, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_steps_of_other_lengths_are_known_by_their_events_or_shapes(
     of_step = [sum(start >= w.start_ns for w in windows) - 1 for start in starts]
     recorded = [shapes[n] if kind == "op" else None for n, kind in zip(of_step, kinds, strict=True)]
     events = events.with_columns({"shapes": pa.array(recorded, pa.string())})
-    lane = clean_lane(events, windows, None, measured([9 * OP_NS] * 9))
+    lane = clean_step(events, windows, None, measured([9 * OP_NS] * 9))
     assert lane.work_varies == varies
 
 
@@ -194,8 +194,8 @@ def test_what_every_third_step_does_is_not_scaled_down_to_the_steps_that_do_not(
         rows.append(row("step", "step", begin, at, tid=1))
         windows.append(Window(None, step, begin, at, 0))
         walls.append(at - begin)
-    lane = clean_lane(linked(table(rows)), windows, None, measured(walls, event_ns=0.001))
-    assert lane.span.ns == pytest.approx(21 * OP_NS, rel=1e-3)
+    clean = clean_step(linked(table(rows)), windows, None, measured(walls, event_ns=0.001))
+    assert clean.span.ns == pytest.approx(21 * OP_NS, rel=1e-3)
 
 
 @pytest.mark.parametrize("walls", [[STEP_NS] * 20, [*[STEP_NS] * 19, 90 * STEP_NS]])
@@ -214,21 +214,21 @@ def test_what_no_timed_step_can_have_done_is_in_no_clean_step_and_listed(
             at += 80 * STEP_NS
         rows.append(row("step", "step", begin, at, tid=1))
         windows.append(Window(None, step, begin, at, 0))
-    lane = clean_lane(linked(table(rows)), windows, None, measured(walls, event_ns=0.001))
+    clean = clean_step(linked(table(rows)), windows, None, measured(walls, event_ns=0.001))
     seen = len(set(walls)) > 1
-    assert ("other" in parts(lane)) == seen
+    assert ("other" in parts(clean)) == seen
     if not seen:
-        assert lane.span.ns == pytest.approx(STEP_NS, rel=1e-3)
-        assert parts(lane)["gemm"] == pytest.approx(OPS * OP_NS, rel=0.02)
-    assert [(rare.name, rare.steps) for rare in lane.rare] == [("evaluate", 1)]
+        assert clean.span.ns == pytest.approx(STEP_NS, rel=1e-3)
+        assert parts(clean)["gemm"] == pytest.approx(OPS * OP_NS, rel=0.02)
+    assert [(rare.name, rare.steps) for rare in clean.rare] == [("evaluate", 1)]
 
 
 def test_disturbed_steps_widen_the_interval_downwards() -> None:
     generator = np.random.default_rng(0)
     slow = 1 + generator.exponential(3, (10, OPS))
-    quiet = clean_lane(*steps_of(lambda step, op: OP_NS), None, measured([STEP_NS] * 20)).span
+    quiet = clean_step(*steps_of(lambda step, op: OP_NS), None, measured([STEP_NS] * 20)).span
     events, windows = steps_of(lambda step, op: int(OP_NS * slow[step, op]))
-    loaded = clean_lane(events, windows, None, measured([100 * STEP_NS] * 20)).span
+    loaded = clean_step(events, windows, None, measured([100 * STEP_NS] * 20)).span
     assert quiet.low_ns > 0.9 * quiet.ns
     assert loaded.low_ns < quiet.ns < loaded.high_ns
 
@@ -237,14 +237,14 @@ def test_ops_that_every_step_disturbs_take_what_their_like_do() -> None:
     events, windows = steps_of(
         lambda step, op: OP_NS * (1 if op in (2, 5, 8) else 20 + 10 * ((step + op) % 10))
     )
-    lane = clean_lane(events, windows, None, measured([10**9] * 20, event_ns=0.001))
-    assert parts(lane)["gemm"] == pytest.approx(OPS * OP_NS, rel=0.01)
+    clean = clean_step(events, windows, None, measured([10**9] * 20, event_ns=0.001))
+    assert parts(clean)["gemm"] == pytest.approx(OPS * OP_NS, rel=0.01)
 
 
 def test_ops_that_are_slow_at_one_place_of_every_step_stay_slow() -> None:
     events, windows = steps_of(lambda step, op: OP_NS * (50 if op < 5 else 1))
-    lane = clean_lane(events, windows, None, measured([10**9] * 20, event_ns=0.001))
-    assert parts(lane)["gemm"] == pytest.approx(255 * OP_NS, rel=0.01)
+    clean = clean_step(events, windows, None, measured([10**9] * 20, event_ns=0.001))
+    assert parts(clean)["gemm"] == pytest.approx(255 * OP_NS, rel=0.01)
 
 
 def test_a_gap_of_a_device_is_that_before_its_next_activity() -> None:
@@ -258,11 +258,11 @@ def test_a_gap_of_a_device_is_that_before_its_next_activity() -> None:
             there = {"device": 0, "stream": 7, "category": "gemm"}
             rows.append(row("kernel", "gemm", at + 200, at + 1_000, **there, **call))
         windows.append(Window(None, step, begin, begin + 50_000, None))
-    lane = clean_lane(linked(table(rows)), windows, 0, None)
-    found = parts(lane)
+    clean = clean_step(linked(table(rows)), windows, 0, None)
+    found = parts(clean)
     assert found["gemm"] == 1_600
-    assert lane.mean_step.device == 0
-    assert round(sum(found.values()) * 10) == lane.mean_step.total_ns
+    assert clean.mean_step.device == 0
+    assert round(sum(found.values()) * 10) == clean.mean_step.total_ns
 
 
 def test_a_device_whose_host_is_disturbed_waits_in_no_clean_step() -> None:
@@ -278,8 +278,8 @@ def test_a_device_whose_host_is_disturbed_waits_in_no_clean_step() -> None:
             rows.append(row("kernel", "gemm", at, at + OP_NS, **there, **call))
             at += OP_NS
         windows.append(Window(None, step, begin, at, None))
-    lane = clean_lane(linked(table(rows)), windows, 0, None)
-    assert parts(lane) == {"gemm": OPS * OP_NS}
+    clean = clean_step(linked(table(rows)), windows, 0, None)
+    assert parts(clean) == {"gemm": OPS * OP_NS}
 
 
 DATA = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -307,24 +307,24 @@ def test_a_wait_of_every_third_step_is_a_third_of_it_and_listed(
 ) -> None:
     """On a busy machine that may be any wait but one for the input."""
     events, windows = steps_after(name, [50_000 if step % 3 == 1 else 10 for step in range(9)])
-    lane = clean_lane(events, windows, None, measured([OP_NS + 10] * 9, 0.001) if own else None)
+    clean = clean_step(events, windows, None, measured([OP_NS + 10] * 9, 0.001) if own else None)
     usual_ns = pytest.approx(10, abs=1)
-    assert parts(lane)["python"] == (pytest.approx((2 * 10 + 50_000) / 3) if counts else usual_ns)
-    assert parts(lane)["gemm"] == pytest.approx(OP_NS, abs=1)
-    assert [(rare.name, rare.steps, rare.each_ns) for rare in lane.rare] == [(name, 3, 50_000)]
+    assert parts(clean)["python"] == (pytest.approx((2 * 10 + 50_000) / 3) if counts else usual_ns)
+    assert parts(clean)["gemm"] == pytest.approx(OP_NS, abs=1)
+    assert [(rare.name, rare.steps, rare.each_ns) for rare in clean.rare] == [(name, 3, 50_000)]
 
 
 def test_a_wait_of_the_first_step_is_listed_alone() -> None:
-    lane = clean_lane(*steps_after(DATA, [50_000, 10, 10]), None, None)
-    assert parts(lane) == {"python": 10, "gemm": OP_NS}
-    assert [(rare.name, rare.steps, rare.each_ns) for rare in lane.rare] == [(DATA, 1, 50_000)]
+    clean = clean_step(*steps_after(DATA, [50_000, 10, 10]), None, None)
+    assert parts(clean) == {"python": 10, "gemm": OP_NS}
+    assert [(rare.name, rare.steps, rare.each_ns) for rare in clean.rare] == [(DATA, 1, 50_000)]
 
 
 def test_what_preempts_any_op_is_no_event_of_some_steps() -> None:
     generator = np.random.default_rng(0)
     hits = generator.random((10, OPS)) < 0.2
     events, windows = steps_of(lambda step, op: OP_NS * (20 if hits[step, op] else 1))
-    assert clean_lane(events, windows, None, None).rare == ()
+    assert clean_step(events, windows, None, None).rare == ()
 
 
 def test_a_step_that_sleeps_takes_its_sleep_too() -> None:
@@ -355,8 +355,8 @@ def test_long_ops_that_wait_for_a_cpu_in_every_step_take_what_they_run(
         values = pa.array([steps * STEP_NS] * 20, pa.int64())
         walls = walls.set_column(place, name, values)
     facts = {"source": source, "device": "cpu", "threads": 1, "affinity": [0]}
-    lane = clean_lane(events, windows, None, measured_run(run_info(facts), walls))
-    assert lane.span.ns == pytest.approx(times * STEP_NS, rel=0.05)  # recording took the rest
+    clean = clean_step(events, windows, None, measured_run(run_info(facts), walls))
+    assert clean.span.ns == pytest.approx(times * STEP_NS, rel=0.05)  # recording took the rest
 
 
 @pytest.mark.parametrize(("cpu_share", "extra"), [(1.0, 9), (0.96, 9), (0.9, 0)])
@@ -369,7 +369,7 @@ def test_time_that_moves_from_op_to_op_counts_if_the_timed_steps_had_their_cpu(
     values = pa.array([round(cpu_share * (STEP_NS + 9 * OP_NS))] * 20, pa.int64())
     walls = walls.set_column(place, "cpu_ns", values)
     facts = {"source": CAPTURED, "device": "cpu", "threads": 1, "affinity": [0]}
-    lane = clean_lane(events, windows, None, measured_run(run_info(facts), walls))
+    lane = clean_step(events, windows, None, measured_run(run_info(facts), walls))
     assert lane.span.ns == pytest.approx(STEP_NS + extra * OP_NS, rel=0.1)  # minus recording
     if extra:
         assert parts(lane)["python"] == pytest.approx(OPS * GAP_NS, rel=0.1)
@@ -392,22 +392,22 @@ def test_no_part_is_negative_and_all_sum_to_the_step(
         for n in range(len(programs))
     ]
     events = linked(table(rows))
-    for device, stretches in attributed(events, windows, None).items():
-        if not len(stretches.row):
+    for device, intervals in attributed(events, windows, None).items():
+        if not len(intervals.row):
             continue
-        lane = clean_lane(events, windows, device, None)
-        step = lane.mean_step
+        clean = clean_step(events, windows, device, None)
+        step = clean.mean_step
         assert all(ns > 0 for _, _, ns in step.parts)
         assert sum(ns for _, _, ns in step.parts) == step.total_ns
-        assert lane.span.low_ns <= lane.span.ns <= lane.span.high_ns
-        assert (lane.events.dur_ns >= 0).all()
+        assert clean.span.low_ns <= clean.span.ns <= clean.span.high_ns
+        assert (clean.events.dur_ns >= 0).all()
 
 
 def span_of_threads(walls: pa.Table, threads: int) -> Span:
     cpus = [*range(threads)]
     facts = {"source": CAPTURED, "device": "cpu", "threads": threads, "affinity": cpus}
     events, windows = steps_of(lambda step, op: OP_NS)
-    return clean_lane(events, windows, None, measured_run(run_info(facts), walls)).span
+    return clean_step(events, windows, None, measured_run(run_info(facts), walls)).span
 
 
 def test_a_run_without_its_cpus_may_be_shorter_by_its_threads() -> None:
@@ -431,17 +431,17 @@ def test_the_shortest_timed_step_counts_if_the_others_waited_for_a_cpu(
         walls = walls.set_column(place, name, values)
     facts = {"source": CAPTURED, "device": "cpu", "threads": 2, "affinity": [0, 1]}
     events, windows = steps_of(lambda step, op: 12 * OP_NS)
-    lane = clean_lane(events, windows, None, measured_run(run_info(facts), walls))
-    assert lane.span.ns == pytest.approx(expected * STEP_NS, rel=0.01)
+    clean = clean_step(events, windows, None, measured_run(run_info(facts), walls))
+    assert clean.span.ns == pytest.approx(expected * STEP_NS, rel=0.01)
 
 
 def test_recording_takes_no_longer_than_the_shortest_events() -> None:
     """On a busy machine an event costs twice its loop, but 1,600 short ops would then take none."""
     events, windows = steps_of(lambda step, op: OP_NS)
-    lane = clean_lane(events, windows, None, measured([10 * STEP_NS] * 10, 2_000))
-    assert lane.recording is not None
-    assert 0 < lane.recording.event_ns <= OP_NS
-    few = clean_lane(events, windows, None, measured([10 * STEP_NS] * 10, 100))
+    clean = clean_step(events, windows, None, measured([10 * STEP_NS] * 10, 2_000))
+    assert clean.recording is not None
+    assert 0 < clean.recording.event_ns <= OP_NS
+    few = clean_step(events, windows, None, measured([10 * STEP_NS] * 10, 100))
     assert few.recording is not None
     assert few.recording.event_ns == 200
 

@@ -48,7 +48,7 @@ def test_it_is_the_first_step_of_the_whole_file(in_blocks: Path) -> None:
     first = first_of(in_blocks)
     assert first.name == "ProfilerStep#3"
     assert first.read_bytes < MOST_SHARE * first.file_bytes == MOST_SHARE * in_blocks.stat().st_size
-    (lane,) = first.lanes
+    (lane,) = first.mean_steps
     assert (lane.device, lane.steps, lane.total_ns) == (0, 1, STEP_US * 1000)
     assert holds(first, *of_whole(in_blocks))
 
@@ -78,7 +78,7 @@ def test_steps_one_after_the_other_as_in_a_grown_file(tmp_path: Path) -> None:
 def test_a_latency_that_only_the_whole_tells_is_told_with_what_is_queued(tmp_path: Path) -> None:
     path = write(tmp_path / "big.json", blocks(STEPS, queued_us=150))
     first = first_of(path)
-    parts = {part for _, part, _ in first.lanes[0].parts}
+    parts = {part for _, part, _ in first.mean_steps[0].parts}
     assert LATENCY_OR_QUEUED in parts
     assert not parts & {LATENCY, QUEUED}
     assert holds(first, *of_whole(path))
@@ -121,7 +121,7 @@ def test_times_that_are_none(time: str, tmp_path: Path) -> None:
     odd = [line.replace('"ts": ', f'"ts": {time}, "was": ') for line in host[::40]]
     path = write(tmp_path / "big.json", [[*odd, *host], odd, *others, odd])
     first = first_step(path, 0)
-    assert first is None or first.lanes[0].total_ns == STEP_US * 1000
+    assert first is None or first.mean_steps[0].total_ns == STEP_US * 1000
 
 
 def test_names_of_threads_before_all_else(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_host_alone(tmp_path: Path) -> None:
     host, _, _ = blocks(3 * STEPS)
     path = write(tmp_path / "big.json", [host], device=False)
     first = first_of(path)
-    assert [lane.device for lane in first.lanes] == [None]
+    assert [lane.device for lane in first.mean_steps] == [None]
     assert holds(first, *of_whole(path))
 
 
@@ -191,7 +191,7 @@ def test_what_began_before_the_end_is_all_that_a_device_needs(path: Path) -> Non
     events = EventTable.of(events_of(path))
     whole = annotated(events, captured=False)
     rank = whole.ranks()[0]
-    start = whole.start_ns[whole.of_rank(rank)]
+    start = whole.start_ns[whole.rows_of_rank(rank)]
     for share in (0.1, 0.5):
         end_ns = int(start[int(share * len(start))])
         window = Window(rank, 0, int(start[0]), end_ns, None)
@@ -199,6 +199,6 @@ def test_what_began_before_the_end_is_all_that_a_device_needs(path: Path) -> Non
         if end_ns == start[0]:
             continue
         for latency_ns in (module.LEAST_LATENCY_NS, 2**60):
-            expected = {of.device: of for of in module._lanes(whole, window, latency_ns)}
-            for lane in module._lanes(cut, window, latency_ns):
+            expected = {of.device: of for of in module._mean_steps(whole, window, latency_ns)}
+            for lane in module._mean_steps(cut, window, latency_ns):
                 assert lane.device is None or lane == expected[lane.device]

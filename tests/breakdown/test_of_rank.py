@@ -37,10 +37,10 @@ def job(tmp_path: Path) -> Breakdown:
 
 
 def test_the_events_of_a_rank_are_those_and_one_of_each_sort_of_the_others(job: Breakdown) -> None:
-    events = job.of_rank(1)
-    rows = events.of_rank(1)
+    events = job.events_of_rank(1)
+    rows = events.rows_of_rank(1)
     whole = job.events()
-    own = whole.of_rank(1)
+    own = whole.rows_of_rank(1)
     assert events.take(rows).to_pylist() == whole.take(own).to_pylist()
     assert len(events) == 6 + 2 * 2  # of each other rank one on each of two threads
     assert np.array_equal(thread_ids(events)[rows], thread_ids(whole)[own])
@@ -58,11 +58,11 @@ def test_the_events_of_some_ranks_are_read_a_column_at_a_time(
         return column(events, name)
 
     monkeypatch.setattr(Packed, "_column", watched)
-    held = job.of_ranks([0, 2])
+    held = job.events_of_ranks([0, 2])
     assert (len(held), held.names) == (6 + 2 + 6, tuple(SCHEMA.names))
     assert not {"op_name", "shapes", "category"} & read[0]._columns.keys()
     for rank in (0, 2):
-        assert job.of_rank(rank, held).arrow == job.of_rank(rank).arrow
+        assert job.events_of_rank(rank, held).arrow == job.events_of_rank(rank).arrow
 
 
 def test_the_table_of_ranks_is_made_of_the_ledger(

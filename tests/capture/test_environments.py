@@ -57,7 +57,7 @@ def test_one_whose_making_was_cut_short_is_made_again(
     made: list[Path] = []
 
     def build(wanted: Environment) -> None:
-        assert not wanted.place.exists()
+        assert not wanted.folder.exists()
         wanted.interpreter.parent.mkdir(parents=True)
         wanted.interpreter.touch()
         made.append(wanted.interpreter)

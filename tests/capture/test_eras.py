@@ -43,7 +43,7 @@ def test_a_row_begins_with_the_exact_version_that_it_is_of(era: eras.Era) -> Non
 
 @pytest.mark.parametrize("wanted", ["tensorflow==2.8.4", "tensorflow-cpu==2.10.1"])
 def test_tensorflow_2_gets_a_protobuf_that_it_allows_beside_it(wanted: str) -> None:
-    era = eras.of_packages([wanted])
+    era = eras.era_of_packages([wanted])
     assert era is not None
     (pin,) = (p for p in era.packages if eras.package_of(p) == "protobuf")
     assert (3, 9, 2) <= version_numbers(eras.version_of(pin) or "") < (3, 20)
@@ -56,21 +56,23 @@ def test_every_implementation_names_an_era_that_is_there() -> None:
 def test_the_eras_of_theano_are_one_environment(machine: Path) -> None:
     script(machine / "bin", "python3.7", "3.7", "/usr/bin/python3.7")
     names = ("theano-1.0.5", "lasagne-0.1", "keras-2.1.6-theano")
-    assert len({environment_for((), name).place for name in names}) == 1
+    assert len({environment_for((), name).folder for name in names}) == 1
 
 
 def test_a_version_gets_the_pins_of_the_row_that_serves_it() -> None:
-    era = eras.of_packages(["torch==1.2.0"])
+    era = eras.era_of_packages(["torch==1.2.0"])
     assert era is not None
     assert era.packages == ("torch==1.2.0", "numpy==1.21.6")
     assert era.pythons == ("3.7",)
-    assert eras.of_packages(["torch==2.9.0"]) is None
-    assert eras.of_packages(["torch>=1.2", "nvtx"]) is None
-    assert eras.of_packages(["tensorflow==1.15.4"]) != eras.of_packages(["tensorflow==2.8.0"])
+    assert eras.era_of_packages(["torch==2.9.0"]) is None
+    assert eras.era_of_packages(["torch>=1.2", "nvtx"]) is None
+    assert eras.era_of_packages(["tensorflow==1.15.4"]) != eras.era_of_packages(
+        ["tensorflow==2.8.0"]
+    )
 
 
 def test_what_is_asked_for_goes_before_a_pin() -> None:
-    era = eras.of_packages(["torch==1.4.0", "NumPy==1.19.5", "nvtx==0.2.5"])
+    era = eras.era_of_packages(["torch==1.4.0", "NumPy==1.19.5", "nvtx==0.2.5"])
     assert era is not None
     assert era.packages == ("torch==1.4.0", "NumPy==1.19.5", "nvtx==0.2.5")
 
@@ -79,7 +81,7 @@ def test_two_that_no_python_has_are_refused() -> None:
     with pytest.raises(
         UsageError, match=r"no single Python version runs torch==2\.2\.2 and Theano"
     ):
-        eras.of_packages(["torch==2.2.2", "Theano==1.0.5"])
+        eras.era_of_packages(["torch==2.2.2", "Theano==1.0.5"])
 
 
 def test_this_python_comes_first_then_path_then_pyenvs_newest(machine: Path) -> None:
@@ -89,9 +91,9 @@ def test_this_python_comes_first_then_path_then_pyenvs_newest(machine: Path) -> 
         script(machine / "pyenv" / "versions" / f"2.5.{number}" / "bin", "python", "2.5", number)
     assert environments.python_of(["2.5"], "it") == environments.Python("2.5", "10")
     script(machine / "bin", "python2.5")  # a shim that leads nowhere
-    environments.found.cache_clear()
+    environments.find_python.cache_clear()
     assert environments.python_of(["2.5"], "it").path == "10"
-    environments.found.cache_clear()
+    environments.find_python.cache_clear()
     script(machine / "bin", "python2.5", "2.5", "/on/path")
     assert environments.python_of(["2.5"], "it").path == "/on/path"
 
@@ -121,8 +123,8 @@ def test_an_environment_says_what_it_takes_and_lies_by_its_pins(machine: Path) -
     assert by_era.words == (
         "numpy==1.21.6 torch==1.0.0 for Python 3.7 (about 590 MB to download, 1.2 GB on disk)"
     )
-    assert by_era.place.parent == machine / "cache" / "environments"
-    assert by_era.place != environment_for(["torch==1.2.0"]).place
+    assert by_era.folder.parent == machine / "cache" / "environments"
+    assert by_era.folder != environment_for(["torch==1.2.0"]).folder
     plain = environment_for(["tiny"])
     assert plain.packages == ("numpy", "tiny")
     assert plain.python == environments.this_python()

@@ -139,7 +139,7 @@ def test_a_file_is_compared_with_the_reference_in_strict_float32(
     """With TF32, which TensorFlow allows from the start, the comparison would fail on a GPU."""
     library = pytest.importorskip(framework)
     from lstmprof.capture.worker import users_file
-    from lstmprof.capture.worker.held_file import held
+    from lstmprof.capture.worker.checked_file import computes_workload
 
     if framework == "torch":
         library.backends.cuda.matmul.allow_tf32 = True
@@ -157,7 +157,7 @@ def test_a_file_is_compared_with_the_reference_in_strict_float32(
             return super().__call__(*inputs)
 
     users.module.Network = Network
-    assert held(users, request.workload, "cpu", lambda line: None)
+    assert computes_workload(users, request.workload, "cpu", lambda line: None)
     assert seen == [False]
 
 
@@ -233,13 +233,15 @@ def test_what_is_wrong_in_the_file_is_one_line_with_its_place(
 def failure(request: CaptureRequest) -> str:
     """What a worker says of the first step, in this process."""
     from lstmprof.capture.worker import users_file
-    from lstmprof.capture.worker.held_file import held
+    from lstmprof.capture.worker.checked_file import computes_workload
     from lstmprof.capture.worker.loops.torch import Trainer
     from lstmprof.capture.worker.profiling import no_ranges
 
     assert request.file is not None
     try:
-        held(users_file.implementation_of(request), request.workload, "cpu", lambda line: None)
+        computes_workload(
+            users_file.implementation_of(request), request.workload, "cpu", lambda line: None
+        )
         Trainer(request, "cpu").step(no_ranges)
     except CaptureError as error:
         return str(error)

@@ -134,7 +134,7 @@ def kept_in(out: Path) -> list[str]:
     return sorted(p.parent.relative_to(out / kept_rounds.ROUNDS).as_posix() for p in out.glob(KEPT))
 
 
-KEPT = f"{kept_rounds.ROUNDS}/*/*/{kept_rounds.KEPT}"
+KEPT = f"{kept_rounds.ROUNDS}/*/*/{kept_rounds.KEPT_FILE}"
 
 
 def test_every_round_is_profiled_and_the_run_tells_step_by_step(

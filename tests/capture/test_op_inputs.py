@@ -8,7 +8,7 @@ from pathlib import Path
 from events.rows import Row, row
 
 from lstmprof.capture.op_inputs import with_inputs
-from lstmprof.capture.worker.shapes import inputs_of, of_tensors, of_trace, written
+from lstmprof.capture.worker.shapes import inputs_in_trace, inputs_of, inputs_of_tensors, written
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable, events_table
 
@@ -88,7 +88,7 @@ def test_a_trace_tells_the_inputs_in_the_order_in_which_ops_began(tmp_path: Path
     outer = op("aten::linear", 2, 5, **{"Input Dims": [[1, 2]], "Input type": ["float"]})
     trace = {"traceEvents": [inner, op("detach", 1, 1), {"name": "x", "ph": "M"}, outer]}
     (tmp_path / "t.json").write_text(json.dumps(trace))
-    assert of_trace(str(tmp_path / "t.json")) == [
+    assert inputs_in_trace(str(tmp_path / "t.json")) == [
         ("aten::linear", [[1, 2]], ["float"]),
         ("aten::mm", [[3, 4]], ["float"]),
     ]
@@ -96,7 +96,7 @@ def test_a_trace_tells_the_inputs_in_the_order_in_which_ops_began(tmp_path: Path
 
 def test_a_shape_that_is_not_static_is_none() -> None:
     tensors = [([6, None], "float32"), (None, "int32"), ([3], "float32")]
-    assert of_tensors("x", tensors) == ("x", [[], [], [3]], ["float32", "int32", "float32"])
+    assert inputs_of_tensors("x", tensors) == ("x", [[], [], [3]], ["float32", "int32", "float32"])
 
 
 class Placeholder:

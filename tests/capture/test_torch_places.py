@@ -22,7 +22,7 @@ def test_nested_calls_tell_what_lies_before_inside_and_after() -> None:
         event("aten::_local_scalar_dense", 0.5, 0.7),
         event("input", 2.0, 9.0),
     ]
-    found = loop.places_of(events)
+    found = loop.cost_parts_of(events)
     assert (found.before_ns, found.inside_ns) == (pytest.approx(500), pytest.approx(200))
     assert (found.after_ns, found.range_ns) == (pytest.approx(200), pytest.approx(7_000))
 
@@ -33,4 +33,4 @@ def test_whole_microseconds_tell_nothing() -> None:
         event("aten::_local_scalar_dense", 0.0, 1.0),
         event("input", 2.0, 9.0),
     ]
-    assert loop.places_of(events) is None
+    assert loop.cost_parts_of(events) is None

@@ -117,7 +117,7 @@ def test_a_baseline_is_kept_whole_in_the_project_and_replaced_with_force(
     assert sorted(p.name for p in (runs / cache.FOLDER).iterdir()) == ["main"]
     assert lstmprof(["compare", "baseline:main", "after/lstm", "--fail-if", "slower > 30 %"]) == 0
     with pytest.raises(UsageError, match="existing baselines: main"):
-        cache.place_of("baseline:man")
+        cache.resolve_baseline("baseline:man")
 
 
 def test_a_run_whose_name_leads_elsewhere_is_kept_under_its_folder(runs: Path) -> None:

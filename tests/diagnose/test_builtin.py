@@ -22,7 +22,7 @@ from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose import builtin
 from lstmprof.diagnose.builtin import Against, against_builtin, request_of
 from lstmprof.diagnose.shapes import Shape
-from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run
@@ -77,7 +77,7 @@ def test_that_of_tensorflow_1_runs_in_the_environment_of_its_era_where_there_is_
     with pytest.raises(UsageError, match="tf1-lstmblockfusedcell is not installed"):
         request_of(shape(framework="tensorflow1"))
     environment.interpreter.parent.mkdir(parents=True)
-    for file in (environment.interpreter, environment.place / STAMP):
+    for file in (environment.interpreter, environment.folder / STAMP):
         file.touch()
     request = request_of(shape(framework="tensorflow1"))
     assert (request.implementation, request.python) == ("tf1-lstmblockfusedcell", "/era/python")
@@ -100,7 +100,9 @@ def verdict(
     write_run(folder, "torch-lstmcell-fused", ops(mine), mine, **{**HERE, **facts})
     there = write_run(folder, "torch-nn-lstm", ops(best), best, **HERE)
     patch.setattr(builtin, "builtin_run", lambda request, run, progress: open_run(there))
-    return against_builtin(break_down(open_run(folder / "torch-lstmcell-fused")), Asked())
+    return against_builtin(
+        break_down(open_run(folder / "torch-lstmcell-fused")), DiagnosisOptions()
+    )
 
 
 def test_it_says_how_the_run_computes_and_how_much_faster_the_layer_op_is(
@@ -142,7 +144,7 @@ def test_times_of_another_machine_are_no_factor(
 
 def test_a_run_of_unknown_shapes_is_one_line(tmp_path: Path) -> None:
     place = write_run(tmp_path, "mine", step(("aten::mm", 9)), 10)
-    found = against_builtin(break_down(open_run(place)), Asked())
+    found = against_builtin(break_down(open_run(place)), DiagnosisOptions())
     assert (found.state, found.builtin, found.diagnosis) == ("unknown", None, None)
     assert found.sentence.startswith("mine: ")
     assert "not compared with a layer op" in found.sentence
@@ -171,7 +173,7 @@ def test_a_strangers_layer_is_compared_with_the_layer_as_it_was_profiled(
     monkeypatch.setattr(builtin, "builtin_run", lambda request, run, progress: open_run(there))
     facts = {"hardware": {"cpu_model": hardware}} if hardware else {}
     mine = write_run(tmp_path, "stranger", step(("aten::mm", 9)), 10, **facts)
-    found = against_builtin(break_down(open_run(mine)), Asked())
+    found = against_builtin(break_down(open_run(mine)), DiagnosisOptions())
     assert (found.state, found.compared) == (state, "layers")
     assert (found.factor is not None) == (state == "faster")
     assert "5 calls of LSTMCell" in found.sentence
@@ -218,11 +220,11 @@ def test_a_capture_is_held_against_one_made_now_which_is_kept(
     request = CaptureRequest("torch-lstmcell-fused", TINY, **asked, peaks=False)
     mine = break_down(capture_run(request, tmp_path / "traces"))
     first, again = list[str](), list[str]()
-    found = against_builtin(mine, Asked(), first.append)
+    found = against_builtin(mine, DiagnosisOptions(), first.append)
     assert found.builtin == "torch-nn-lstm--tiny--fp32--cpu"
     assert found.compared == "steps"
     assert any(line.startswith("capturing torch-nn-lstm") for line in first)
-    against_builtin(mine, Asked(), again.append)
+    against_builtin(mine, DiagnosisOptions(), again.append)
     assert [line.partition(" ")[0] for line in again] == ["reusing"]
 
 

@@ -19,7 +19,7 @@ from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.diagnosis import diagnose, diagnose_all
 from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.diagnose.step_profile import step_profile_of
-from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.errors import UsageError
 
 CLOCKS = {0: 0, 1: 7_000_000, 2: 123}
@@ -145,7 +145,7 @@ def test_a_late_rank_leads_with_what_it_did_meanwhile(tmp_path: Path) -> None:
     for part in ("device 0 of rank 1 is late", "device 0 of rank 0", "0.780 ms per step"):
         assert part in late.verdict.cause
     assert late.verdict.cause.endswith("is in '# sparse #' (96 % of the wait)")
-    waits = diagnose(breakdown, asked=Asked(rank=0)).verdict
+    waits = diagnose(breakdown, wanted=DiagnosisOptions(rank=0)).verdict
     assert (waits.kind, waits.fixes[0].saves_ns) == ("communication", 780_000)
     assert "for device 0 of rank 1, which is in '# sparse #'" in waits.cause
 
@@ -269,7 +269,7 @@ def test_a_rank_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path)
     with pytest.raises(
         UsageError, match="r: the run has no device 1 of rank 7; the run has device 0 of rank 0"
     ):
-        diagnose_all([breakdown], asked=Asked(rank=7, device=1))
+        diagnose_all([breakdown], wanted=DiagnosisOptions(rank=7, device=1))
 
 
 def test_a_rank_of_a_cpu_is_refused_in_words(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_rank_of_a_cpu_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match="r: the run has no rank 3; the run has one process on a CPU"
     ):
-        diagnose_all([breakdown], asked=Asked(rank=3))
+        diagnose_all([breakdown], wanted=DiagnosisOptions(rank=3))
 
 
 def test_breakdown_and_diagnosis_call_a_lane_alike(

@@ -22,7 +22,7 @@ from lstmprof.diagnose.document import Document
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
-from lstmprof.diagnose.verdict_text import first_line, places, verdict_lines
+from lstmprof.diagnose.verdict_text import first_line, largest_kinds, verdict_lines
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000
@@ -387,6 +387,6 @@ def test_the_longest_kinds_are_shown_and_the_others_summed() -> None:
     parts = [("gemm", 9), ("pointwise", 8), ("layout", 7), ("cast", 6), ("embedding", 5)]
     busy = [contributor("busy", part, ms * MS, part) for part, ms in parts]
     idle = [contributor("idle", "dispatch", 4 * MS, "op"), contributor("idle", "host", 30 * MS)]
-    shown = places(alone(profile(*busy, *idle, device=0)).verdict)
+    shown = largest_kinds(alone(profile(*busy, *idle, device=0)).verdict)
     assert [kind for kind, _, _ in shown[:2]] == ["unrecorded", "matmul"]
     assert shown[-1] == ("other", "other", "4.0")

@@ -10,7 +10,7 @@ from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Difference, PartTimes, findings, lengths, waterfall
 from lstmprof.diagnose.findings.savings import Saving
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdict_text import places
+from lstmprof.diagnose.verdict_text import largest_kinds
 
 MS = 1_000_000
 
@@ -108,7 +108,7 @@ def test_waits_for_the_input_do_not_count_as_waiting_for_the_host() -> None:
     )
     verdict = alone(run).verdict
     assert (verdict.bottleneck, verdict.bottleneck_ns) == ("waiting for the host", 34 * MS)
-    assert ("input", "input", "22.0") in places(verdict)
+    assert ("input", "input", "22.0") in largest_kinds(verdict)
 
 
 def test_waiting_for_the_input_and_for_the_host_together_come_before_longer_work() -> None:

@@ -61,11 +61,11 @@ def test_every_field_that_is_written_is_a_column(tmp_path: Path) -> None:
     for run in (captured, ingested):
         written = json.loads((run.path / "run.json").read_text())
         (row,) = facts_table([(run.name, run.info)]).to_pylist()
-        filled = {fact.place for fact in facts() if row[fact.column.name] is not None}
+        filled = {fact.field_path for fact in facts() if row[fact.column.name] is not None}
         assert filled >= set(places(written))
 
 
 def places(written: dict[str, Any]) -> Iterator[str]:
-    nested = {fact.place.partition(".")[0] for fact in facts() if "." in fact.place}
+    nested = {fact.field_path.partition(".")[0] for fact in facts() if "." in fact.field_path}
     for name, value in written.items():
         yield from (f"{name}.{inner}" for inner in value) if name in nested else [name]

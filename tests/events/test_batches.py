@@ -25,7 +25,7 @@ from lstmprof import formats
 from lstmprof.breakdown import waits
 from lstmprof.breakdown.ledger import ledger, packed_ledger
 from lstmprof.errors import ProfileError
-from lstmprof.events import narrow, sorts
+from lstmprof.events import event_types, narrow
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.batches import Batches
@@ -37,15 +37,15 @@ ranks = st.sampled_from((None, 0, 1))
 def decided(held: Packed) -> list[Window]:
     """The windows of many events: by those that decide what they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorts, "FEW", 0)
-        return sorts.windows_of(held, captured=False)
+        patch.setattr(event_types, "FEW_EVENTS", 0)
+        return event_types.windows_of(held, captured=False)
 
 
 def check(events: pa.Table, size: int) -> None:
     held, found = packed(events), windows(events, captured=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(narrow, "PIECE", size)
-        patch.setattr(waits, "MOST_ASKED", 2.0)
+        patch.setattr(waits, "MOST_EXPLAINING", 2.0)
         assert decided(held) == found
         assert packed_ledger(held, found, size).equals(ledger(events, found))
 
@@ -103,7 +103,7 @@ def test_what_a_host_did_is_told_where_a_device_waits_for_it(events: pa.Table, e
     whole = ledger(events, steps)
     assert any("dispatch" in part for part in whole.column("part").to_pylist())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waits, "MOST_ASKED", 2.0)
+        patch.setattr(waits, "MOST_EXPLAINING", 2.0)
         for size in (1, 2, 3):
             assert packed_ledger(packed(events), steps, size).equals(whole)
 
@@ -115,7 +115,7 @@ def test_what_a_host_did_while_its_device_was_busy_is_in_no_batch_of_the_ledger(
     events = annotated(table([*TAIL[1:2], *busy, *ops, *last]), captured=False)
     held = packed(events)
     found = windows(events, captured=False)
-    asked = waits.asked_about(held, found, waits.all_waits(held, [None]))
+    asked = waits.may_explain_waits(held, found, waits.all_waits(held, [None]))
     rows = [batch.rows.tolist() for batch in Batches(held, 10).about(asked)]
     # of each batch what is there whatever is asked about: the first op, the launch, the kernel
     assert {row for of_batch in rows for row in of_batch} == {0, 1, 2, len(events) - 1}

@@ -6,12 +6,12 @@ from threading import Event
 
 import pytest
 
-from lstmprof.runs.joined_profiles import beside
+from lstmprof.runs.joined_profiles import concurrently
 
 
 def test_both_are_done_at_the_end() -> None:
     done = []
-    with beside(lambda stop: done.append(stop.is_set())):
+    with concurrently(lambda stop: done.append(stop.is_set())):
         done.append("here")
     assert sorted(map(str, done)) == ["False", "here"]
 
@@ -21,13 +21,13 @@ def test_an_error_of_the_work_is_raised_at_the_end() -> None:
         raise OSError("no room")
 
     done = []
-    with pytest.raises(OSError, match="no room"), beside(fails):
+    with pytest.raises(OSError, match="no room"), concurrently(fails):
         done.append("here")
     assert done == ["here"]
 
 
 def test_where_the_block_raises_the_work_is_told_to_stop() -> None:
     stopped = []
-    with pytest.raises(KeyboardInterrupt), beside(lambda stop: stopped.append(stop.wait(60))):
+    with pytest.raises(KeyboardInterrupt), concurrently(lambda stop: stopped.append(stop.wait(60))):
         raise KeyboardInterrupt
     assert stopped == [True]

@@ -131,8 +131,8 @@ def test_nothing_is_kept_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_of_a_rank_are_those_of_none_where_none_is_named() -> None:
     table = events_table({**ROW, "rank": [None, 3]})
     assert table.ranks() == [None, 3]
-    assert table.of_rank(None).tolist() == [0]
-    assert table.of_rank(3).tolist() == [1]
+    assert table.rows_of_rank(None).tolist() == [0]
+    assert table.rows_of_rank(3).tolist() == [1]
 
 
 def test_numbers_are_stored_as_differences_and_come_back(tmp_path: Path) -> None:

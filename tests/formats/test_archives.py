@@ -40,7 +40,7 @@ def with_size(archive: bytearray, member: int, size: int, type_: bytes = b"0") -
 
 def read(content: bytes) -> tuple[list[str], str]:
     """The names of the members that can be read, and the faults."""
-    listed = raw_file.members(raw_file.of_bytes("a.tar", content))
+    listed = raw_file.members(raw_file.raw_of_bytes("a.tar", content))
     faults = [m.fault for m in listed.files if m.fault] + [listed.fault] * (
         listed.fault is not None
     )

@@ -86,7 +86,7 @@ def test_a_file_of_odd_events_and_false_borders(
     path.write_bytes(content)
     expected = as_a_whole(content)
     for found in (
-        stream.of_file(path),
+        stream.profile_of_file(path),
         stream.profile("trace.json", io.BytesIO(content)),
         stream.profile("trace.json", io.BytesIO(gzip.compress(content))),
     ):
@@ -115,7 +115,7 @@ def test_a_plain_file_is_cut_as_its_text_is(
 def test_nothing_is_left_once_the_profile_is_let_go(temporary: Path, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(300)))
-    found = stream.of_file(path)
+    found = stream.profile_of_file(path)
     assert len(list(temporary.iterdir())) == 1
     del found
     assert list(temporary.iterdir()) == []
@@ -150,7 +150,7 @@ def test_what_the_workers_have_no_hands_for_is_read_here(
     path = tmp_path / "trace.json"
     content = document(*mixed_events(300))
     path.write_bytes(content)
-    found = stream.of_file(path)
+    found = stream.profile_of_file(path)
     assert found is not None
     assert facts(found) == as_a_whole(content)
     texts = len(content) // 1000

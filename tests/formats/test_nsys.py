@@ -23,7 +23,7 @@ from lstmprof.formats import read
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, _check_length
 from lstmprof.formats.cuda.names import nvtx_range, nvtx_ranges
-from lstmprof.formats.raw_file import of_bytes
+from lstmprof.formats.raw_file import raw_of_bytes
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -533,9 +533,9 @@ def test_a_database_of_the_largest_pages_is_as_long_as_these(tmp_path: Path) -> 
         connection.execute("CREATE TABLE a (b)")
     content = file.read_bytes()
     assert content[16:18] == b"\x00\x01"  # so SQLite writes it
-    _check_length(of_bytes(file, content))
+    _check_length(raw_of_bytes(file, content))
     with pytest.raises(ProfileError, match=f"truncated: {len(content) - 1} of {len(content)} by"):
-        _check_length(of_bytes(file, content[:-1]))
+        _check_length(raw_of_bytes(file, content[:-1]))
 
 
 MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"

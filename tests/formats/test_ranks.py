@@ -56,18 +56,18 @@ def test_tensorflows_hosts_are_counted(format_: str) -> None:
 
 
 def test_times_count_from_the_earliest_profile() -> None:
-    one = sources.of_one_job([1, 0], [profile(130), profile(100)])
+    one = sources.join_ranks([1, 0], [profile(130), profile(100)])
     rows = one.events.select(["event_id", "rank", "start_ns", "dur_ns"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [(0, 0, 5, 10), (1, 1, 35, 10)]
     assert (one.base_ns, one.notes) == (100, ())
 
 
 def test_clocks_that_cannot_be_compared_are_told() -> None:
-    one = sources.of_one_job([0, 1], [profile(100), profile(None)])
+    one = sources.join_ranks([0, 1], [profile(100), profile(None)])
     assert one.base_ns is None
     assert one.events.column("start_ns").to_pylist() == [5, 5]
     assert "separate clocks" in lacks(one)
-    assert "separate clocks" not in lacks(sources.of_one_job([0, 1], [profile(0), profile(9)]))
+    assert "separate clocks" not in lacks(sources.join_ranks([0, 1], [profile(0), profile(9)]))
 
 
 @pytest.mark.parametrize("number", [2**31, 10**20])
@@ -81,6 +81,6 @@ def test_a_files_number_may_have_thousands_of_digits() -> None:
 
 
 def test_clocks_that_are_a_lifetime_apart_are_not_compared() -> None:
-    one = sources.of_one_job([0, 1], [profile(1), profile(2**63 - 1)])
+    one = sources.join_ranks([0, 1], [profile(1), profile(2**63 - 1)])
     assert one.base_ns is None
     assert one.events.column("start_ns").to_pylist() == [5, 5]

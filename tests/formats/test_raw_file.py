@@ -29,7 +29,7 @@ def unpackable() -> bytes:
 def test_a_part_is_the_slice_of_the_whole(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "profile"
     file.write_bytes(content)
-    for raw in (raw_file.load(file), raw_file.of_bytes("member", content)):
+    for raw in (raw_file.load(file), raw_file.raw_of_bytes("member", content)):
         assert (raw.length, raw.content) == (len(TEXT), TEXT)
         assert raw.part(5, 25) == TEXT[5:25]
         assert raw.part(len(TEXT) - 3, len(TEXT) + 3) == TEXT[-3:]
@@ -45,7 +45,7 @@ def test_a_plain_file_is_read_where_it_lies(tmp_path: Path) -> None:
 
 
 def test_what_is_in_memory_lies_on_disk_for_as_long_as_it_is_asked(tmp_path: Path) -> None:
-    with raw_file.of_bytes("member", TEXT).on_disk() as path:
+    with raw_file.raw_of_bytes("member", TEXT).on_disk() as path:
         assert path.read_bytes() == TEXT
     assert not path.exists()
 
@@ -70,7 +70,7 @@ def test_a_damaged_gzip_leaves_no_file(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     packed = gzip.compress(unpackable)
     with pytest.raises(ProfileError, match="truncated"):
-        raw_file.of_bytes("member", packed[:-12])
+        raw_file.raw_of_bytes("member", packed[:-12])
     assert not list(tmp_path.iterdir())
 
 
@@ -126,4 +126,4 @@ def test_numbers_that_need_too_much_memory_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(raw_file, "FREE_OBJECT_BYTES", 2**20)
     floats = gzip.compress(b'{"a": [' + b"1.0," * 100_000 + b"1.0]}")
     with pytest.raises(ProfileError, match=r"bytes of JSON need 6 MiB of memory"):
-        _ = raw_file.of_bytes("floats.json.gz", floats).json
+        _ = raw_file.raw_of_bytes("floats.json.gz", floats).json

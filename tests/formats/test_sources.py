@@ -14,7 +14,7 @@ import fsspec
 import pytest
 from fsspec.registry import known_implementations
 
-from lstmprof.errors import ProfileError, of_url
+from lstmprof.errors import ProfileError, url_fault
 from lstmprof.formats import raw_file, sources
 
 
@@ -202,7 +202,7 @@ def test_a_protocol_whose_package_is_missing_is_said_to_need_it(
     [("s3://x/y", "s3"), ("gcs://x/y", "gs"), ("HTTPS://x/y", "http"), ("az://x/y", "azure")],
 )
 def test_a_protocol_that_an_extra_brings_is_said_to_need_that(url: str, extra: str) -> None:
-    said = of_url(url, ImportError("Install it"))
+    said = url_fault(url, ImportError("Install it"))
     assert said == ("Install it", f"pip install 'lstmprof[{extra}]'")
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text("utf-8"))
     assert extra in project["project"]["optional-dependencies"]

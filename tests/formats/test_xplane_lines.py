@@ -17,7 +17,7 @@ from lstmprof.formats import raw_file, read, xplane
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines as xplane_lines, schema, wire
 from lstmprof.formats.xplane.events import PlaneTables
-from lstmprof.formats.xplane.lines import Found, Line
+from lstmprof.formats.xplane.lines import Line, LineEvents
 from lstmprof.formats.xplane.wire import OddError, Outline
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -66,7 +66,7 @@ def outlined(tmp: Path, message: Any) -> tuple[RawFile, Outline]:
     return raw, wire.outline(raw)
 
 
-def listed(found: Found) -> list[dict[str, Any]]:
+def listed(found: LineEvents) -> list[dict[str, Any]]:
     names = ("kind", "name", "start_ns", "dur_ns", "tid", "device", "stream", "correlation_id")
     names += ("graph_node_id", "op_name", "shapes", "dtypes", "bytes")
     columns = pa.table({}) if found.columns is None else found.columns.select(names)
@@ -106,7 +106,7 @@ def test_columns_are_those_of_the_messages(
     assert counted(*found) == counted(plain)
 
 
-def counted(*found: Found) -> list[dict[str, Any]]:
+def counted(*found: LineEvents) -> list[dict[str, Any]]:
     """What the parts tell of memory, by time."""
     rows = [row for part in found if part.counters is not None for row in part.counters.to_pylist()]
     return sorted(rows, key=lambda row: int(row["time_ns"]))

@@ -32,7 +32,7 @@ def test_the_path_goes_from_the_host_to_the_device_and_back() -> None:
     # host    [step-[op[L1)[L2-----)-)------[sync--------------------)---)
     # device              ~[gemm----------------)[gemm-------------)
     path = critical_path_of(*step(TWO_GEMMS))
-    assert [(s.start_ns, s.end_ns, s.state, s.part) for s in path.stretches] == [
+    assert [(s.start_ns, s.end_ns, s.state, s.part) for s in path.intervals] == [
         (0, 2, "idle", "python"),
         (2, 3, "idle", "dispatch"),
         (3, 4, "idle", "launch call"),
@@ -68,17 +68,17 @@ def test_the_table_sums_to_the_step_and_names_the_longest_event() -> None:
 
 
 def check(path: CriticalPath) -> None:
-    """The stretches follow each other through the replayed step; halving is bounded."""
+    """The intervals follow each other through the replayed step; halving is bounded."""
     at_ns = path.graph.window.start_ns
     on_path: dict[str, int] = {}
-    for stretch in path.stretches:
-        assert stretch.start_ns == at_ns < stretch.end_ns
-        at_ns = stretch.end_ns
-        on_path[stretch.part] = on_path.get(stretch.part, 0) + stretch.end_ns - stretch.start_ns
+    for interval in path.intervals:
+        assert interval.start_ns == at_ns < interval.end_ns
+        at_ns = interval.end_ns
+        on_path[interval.part] = on_path.get(interval.part, 0) + interval.end_ns - interval.start_ns
     assert at_ns == path.graph.window.start_ns + path.length_ns
     for part, ns in on_path.items():
         assert 0 <= path.saved_ns(part) <= ns
-    assert len(path.stretches) <= 2 * (len(path.graph.segments) + len(path.graph.activities)) + 1
+    assert len(path.intervals) <= 2 * (len(path.graph.segments) + len(path.graph.activities)) + 1
 
 
 body = drawn.bodies(drawn.STREAMS)
@@ -97,7 +97,7 @@ def test_the_path_of_every_program_is_as_long_as_its_step(
         path = critical_path_of(events, window)
         assert path.length_ns == window.end_ns - window.start_ns
         check(path)
-        on_path = {stretch.part for stretch in path.stretches}
+        on_path = {interval.part for interval in path.intervals}
         for part in {"gemm", "pointwise", "python", "dispatch", "alloc"} - on_path:
             assert path.saved_ns(part) == 0
 
@@ -111,7 +111,7 @@ def all_lengths(graph: StepGraph, causes: Dependencies) -> list[int]:
     )
 
     def segment(number: int) -> list[int]:
-        begun = [0] if causes.before[number] == NONE else segment(int(causes.before[number]))
+        begun = [0] if causes.previous[number] == NONE else segment(int(causes.previous[number]))
         if waits.segment[number] != NONE:
             return begun + instant(int(waits.segment[number]), int(waits.offset_ns[number]))
         if number not in causes.syncs:
@@ -123,7 +123,7 @@ def all_lengths(graph: StepGraph, causes: Dependencies) -> list[int]:
     def instant(number: int, offset_ns: int) -> list[int]:
         if offset_ns >= ends[number] - begins[number]:
             return segment(number)
-        previous = int(causes.before[number])
+        previous = int(causes.previous[number])
         return [ns + offset_ns for ns in ([0] if previous == NONE else segment(previous))]
 
     def activity(place: int) -> list[int]:
@@ -131,14 +131,14 @@ def all_lengths(graph: StepGraph, causes: Dependencies) -> list[int]:
         if rows.launched.segment[place] != NONE:
             launched = int(rows.launched.segment[place]), int(rows.launched.offset_ns[place])
             met += [ns + int(rows.latency_ns[place]) for ns in instant(*launched)]
-        if rows.before[place] != NONE:
-            met += [ns + int(rows.gap_ns[place]) for ns in activity(int(rows.before[place]))]
+        if rows.same_stream[place] != NONE:
+            met += [ns + int(rows.gap_ns[place]) for ns in activity(int(rows.same_stream[place]))]
         held = place
         while held != NONE:
-            if rows.after[held] != NONE:
+            if rows.other_stream[held] != NONE:
                 delay = int(rows.delay_ns[held])
-                met += [ns + delay for ns in activity(int(rows.after[held]))]
-            held = int(rows.before[held])
+                met += [ns + delay for ns in activity(int(rows.other_stream[held]))]
+            held = int(rows.same_stream[held])
         return [ns + int(lasts[place]) for ns in met]
 
     thread = graph.segments.column("thread").to_pylist()

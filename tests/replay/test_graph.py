@@ -44,7 +44,7 @@ def segments(step: StepGraph, tid: int) -> list[tuple[int, int, str, int | None]
 def going(step: StepGraph, category: str) -> list[int]:
     """Starts of the segments that go with the work of this category."""
     calls = step.calls
-    gone = calls.without(calls.of_category(category)) & calls.is_call
+    gone = calls.without(calls.work_of_category(category)) & calls.is_call
     ids = set(calls.event_id[gone].tolist())
     return [r["start_ns"] for r in step.segments.to_pylist() if r["call_id"] in ids]
 

@@ -60,8 +60,8 @@ def ops(calls: Calls) -> Counter[str]:
 @pytest.mark.parametrize("label", CATEGORIES)
 def test_the_ops_left_are_those_of_the_program_without_it(label: str, runs: dict[str, Run]) -> None:
     calls, plain = calls_of(runs[label]), calls_of(runs["plain"])
-    work = calls.of_category(*CATEGORIES[label])
-    gone = calls.without(work & ~calls.of_autograd(work) if label == "transposes" else work)
+    work = calls.work_of_category(*CATEGORIES[label])
+    gone = calls.without(work & ~calls.work_of_autograd(work) if label == "transposes" else work)
     names = calls.events.column("name").to_pylist()
     is_op = calls.events.is_kind("op")
     left = Counter(names[row] for row in range(len(names)) if is_op[row] and not gone[row])

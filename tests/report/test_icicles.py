@@ -142,4 +142,4 @@ def test_a_pair_has_the_steps_of_both_runs_over_one_tree(tmp_path: Path) -> None
         "aten::lstm": [30, 0, 30],
         "aten::mm": [0, 22, 22],
     }
-    assert pair.said == "One step: 0.000 ms in slow, 0.000 ms in fast."
+    assert pair.sentence == "One step: 0.000 ms in slow, 0.000 ms in fast."

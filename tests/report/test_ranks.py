@@ -94,7 +94,7 @@ def test_parts_of_a_rank_sum_to_its_step_and_the_table_is_that_of_breakdown(
 
 def test_the_card_the_ledger_and_the_ranks_speak_of_one_rank(report: Report) -> None:
     (diagnosis,), (facts,) = report.diagnoses, report.runs
-    assert facts.lane == lane_words(*diagnosis.slow.place)
+    assert facts.lane == lane_words(*diagnosis.slow.rank_device)
     assert {row["lane"] for row in report.ledger} == {facts.lane}
     assert sum(row["total_ns"] / row["steps"] for row in report.ledger) == facts.step_ns
     (block,) = cards.blocks(report, [])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lstmprof.errors import DefectError, LstmprofError, ProfileError, RunError, UsageError
-from lstmprof.runs.border import border, of_good
+from lstmprof.runs.border import border, from_good
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +139,7 @@ def test_together_what_can_be_made_alone(
     numbers: list[int], made: int, kinds: list[type[Exception]]
 ) -> None:
     faults: list[LstmprofError] = []
-    assert of_good(total, numbers, str, faults.append) == made
+    assert from_good(total, numbers, str, faults.append) == made
     assert [type(fault) for fault in faults] == kinds
 
 
@@ -150,7 +150,7 @@ def test_together_what_can_be_made_alone(
 def test_where_nothing_can_be_made_it_is_raised(numbers: list[int], error: type[Exception]) -> None:
     faults: list[LstmprofError] = []
     with pytest.raises(error):
-        of_good(total, numbers, str, faults.append)
+        from_good(total, numbers, str, faults.append)
     assert faults == []
 
 
@@ -170,7 +170,7 @@ def test_a_fault_is_of_the_only_input_or_of_all_together(
             raise KeyError
 
     with pytest.raises(DefectError, match=said):
-        of_good(make, [f"{n}.json" for n in range(number)], str, lambda fault: None, **how)
+        from_good(make, [f"{n}.json" for n in range(number)], str, lambda fault: None, **how)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_workers_write_the_runs_that_one_machine_writes(tmp_path: Path, address:
         assert runs[0].events().arrow == runs[1].events().arrow
         assert [run.info.command for run in runs] == [shlex.join(sys.argv)] * 2
     again = list(ingest_all(words, tmp_path / "out", scheduler=address))
-    assert [len(one.kept) for one in again] == [1, 0, 1]
+    assert [len(one.made_before) for one in again] == [1, 0, 1]
 
 
 def test_workers_read_the_ranks_of_one_job_and_what_they_read_is_cleared_away(

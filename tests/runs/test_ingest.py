@@ -293,10 +293,10 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_ranks_that_cannot_be_joined_are_runs_of_their_own(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def of_one_job(*_: object) -> None:
+    def join_ranks(*_: object) -> None:
         raise KeyError("rank")
 
-    monkeypatch.setattr(sources, "of_one_job", of_one_job)
+    monkeypatch.setattr(sources, "join_ranks", join_ranks)
     done = ingest_profiles(job, tmp_path / "out")
     assert sorted(run.name for run in done.runs) == ["good", "rank0", "rank1", "rank2"]
     assert [f"{job}/job/rank0.json: a bug" in str(e) for e in done.errors] == [True]

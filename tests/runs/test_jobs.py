@@ -64,10 +64,13 @@ def test_of_several_what_is_done_is_left_and_what_changed_is_told(tmp_path: Path
     words = [write(tmp_path, "a.json"), write(tmp_path, "b.json")]
     out = tmp_path / "out"
     list(ingest_all(words[:1], out))
-    assert [(len(one.runs), len(one.kept)) for one in ingest_all(words, out)] == [(0, 1), (1, 0)]
+    assert [(len(one.runs), len(one.made_before)) for one in ingest_all(words, out)] == [
+        (0, 1),
+        (1, 0),
+    ]
     write(tmp_path, "b.json", 77)
     again = list(ingest_all(words, out))
-    assert [len(one.kept) for one in again] == [1, 0]
+    assert [len(one.made_before) for one in again] == [1, 0]
     assert "--force" in str(again[1].errors[0])
     forced = ingest_all(words, out, force=True)
     assert names(list(forced)) == [["a"], ["b"]]
@@ -77,7 +80,7 @@ def test_one_alone_that_is_done_is_told_to_be_in_the_way(tmp_path: Path) -> None
     word = write(tmp_path, "a.json")
     assert names([*ingest_all([word], tmp_path / "out")]) == [["a"]]
     (again,) = ingest_all([word], tmp_path / "out")
-    assert (again.runs, again.kept) == ([], [])
+    assert (again.runs, again.made_before) == ([], [])
     assert "already exists" in str(again.errors[0])
 
 
@@ -151,7 +154,7 @@ def test_a_run_at_a_url_is_left_or_replaced_as_in_a_folder(tmp_path: Path) -> No
     url = f"memory://{uuid.uuid4()}/runs"
     words = [write(tmp_path, "a.json"), write(tmp_path, "b.json")]
     assert names(list(ingest_all(words, url))) == [["a"], ["b"]]
-    assert [len(one.kept) for one in ingest_all(words, url)] == [1, 1]
+    assert [len(one.made_before) for one in ingest_all(words, url)] == [1, 1]
     write(tmp_path, "b.json", 77)
     again = list(ingest_all(words, url))
     assert f"{url}/b: already exists; add --force" in str(again[1].errors[0])

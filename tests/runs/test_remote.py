@@ -35,7 +35,7 @@ def test_what_is_uploaded_is_fetched(tmp_path: Path, url: str) -> None:
     sent = run(tmp_path)
     made = remote.uploaded(sent, url, force=False)
     assert (made.name, made.event_count, made.info) == ("one", 1, sent.info)
-    (place,) = remote.places_at(url.removesuffix("/one"))
+    (place,) = remote.run_urls_at(url.removesuffix("/one"))
     found = remote.run_at(place)
     assert found is not None
     assert found.info == sent.info
@@ -78,7 +78,7 @@ def test_an_upload_that_is_cut_short_leaves_nothing(
 def test_a_folder_without_run_json_is_no_run_and_makes_room(tmp_path: Path, url: str) -> None:
     MEMORY.pipe(f"{url}/events.parquet", b"of an upload whose machine went down")
     assert remote.run_at(url) is None
-    assert remote.places_at(url.removesuffix("/one")) == []
+    assert remote.run_urls_at(url.removesuffix("/one")) == []
     made = remote.uploaded(run(tmp_path), url, force=False)
     assert made.fetched(tmp_path / "cache").events().num_rows == 1
 
@@ -104,9 +104,9 @@ def test_a_url_that_nobody_serves_is_told_in_one_line() -> None:
 
 
 def test_a_place_is_a_path_or_a_url(tmp_path: Path) -> None:
-    assert remote.place("traces") == Path("traces")
-    assert remote.place(f"file://{tmp_path}") == tmp_path
-    assert remote.place("s3://bucket/runs/") == "s3://bucket/runs"
+    assert remote.path_or_url("traces") == Path("traces")
+    assert remote.path_or_url(f"file://{tmp_path}") == tmp_path
+    assert remote.path_or_url("s3://bucket/runs/") == "s3://bucket/runs"
 
 
 def test_a_run_json_that_is_too_large_is_refused_unread(

@@ -38,7 +38,7 @@ def write_what_is_no_json(out: Path) -> None:
         write_tables(folder, RunInfo(profile_metadata={"a": object()}), EVENTS)
 
 
-def left_in(out: Path) -> list[str]:
+def left_by_ended_processes(out: Path) -> list[str]:
     return sorted(p.name for p in out.iterdir())
 
 
@@ -88,7 +88,7 @@ def test_narrow_texts_of_many_row_groups_are_one_dictionary(tmp_path: Path) -> N
 def test_a_block_that_raises_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_what_is_no_json(tmp_path)
-    assert left_in(tmp_path) == []
+    assert left_by_ended_processes(tmp_path) == []
 
 
 def test_an_existing_run_is_refused_without_force_and_replaced_with_it(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_existing_run_is_refused_without_force_and_replaced_with_it(tmp_path:
         write(tmp_path, "a")
     write(tmp_path, "a", force=True)
     assert not (tmp_path / "a" / "mine").exists()
-    assert left_in(tmp_path) == ["a"]
+    assert left_by_ended_processes(tmp_path) == ["a"]
 
 
 def test_a_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ def test_what_a_killed_process_left_is_swept_and_a_live_one_is_not(tmp_path: Pat
     (dead / "replaced" / "old").mkdir(parents=True)  # killed between its two renames
     live.mkdir()
     write(tmp_path, "a")
-    assert left_in(tmp_path) == [live.name, "a", "old"]
+    assert left_by_ended_processes(tmp_path) == [live.name, "a", "old"]
 
 
 def test_a_partial_folder_of_no_process_is_left_alone(tmp_path: Path) -> None:
     strange = tmp_path / f"{PARTIAL}{socket.gethostname()}-²-x"
     strange.mkdir()
     write(tmp_path, "a")
-    assert left_in(tmp_path) == [strange.name, "a"]
+    assert left_by_ended_processes(tmp_path) == [strange.name, "a"]
 
 
 def write_while_another_does(out: Path) -> None:
@@ -139,7 +139,7 @@ def test_of_two_writers_of_one_run_the_second_is_refused(tmp_path: Path) -> None
     with pytest.raises(RunError, match="already exists; add --force"):
         write_while_another_does(tmp_path)
     assert (tmp_path / "a" / "first").exists()
-    assert left_in(tmp_path) == ["a"]
+    assert left_by_ended_processes(tmp_path) == ["a"]
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
@@ -155,7 +155,7 @@ def test_a_run_that_is_replaced_is_there_all_the_time(
         write(tmp_path, "a", force=True)
         (tmp_path / "a" / "between").touch()
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["events.parquet", "run.json"]
-    assert left_in(tmp_path) == ["a"]
+    assert left_by_ended_processes(tmp_path) == ["a"]
 
 
 def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_only_a_run_is_replaced(tmp_path: Path) -> None:
     for name in ("documents", "file"):
         with pytest.raises(RunError, match="already exists and is not a run"):
             write(tmp_path, name, force=True)
-    assert left_in(tmp_path / "documents") == ["mine"]
-    assert left_in(tmp_path) == ["documents", "file"]
+    assert left_by_ended_processes(tmp_path / "documents") == ["mine"]
+    assert left_by_ended_processes(tmp_path) == ["documents", "file"]
 
 
 def test_a_run_is_not_written_over_a_link(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def write_where_no_room_is_left(out: Path) -> None:
 def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"a: cannot be written \(No space left on device\); set"):
         write_where_no_room_is_left(tmp_path)
-    assert left_in(tmp_path) == []
+    assert left_by_ended_processes(tmp_path) == []
 
 
 def test_a_name_too_long_for_a_file_system_is_refused(tmp_path: Path) -> None:
@@ -222,15 +222,15 @@ def test_events_are_looked_through_as_their_columns_are_read(
     with new_run(tmp_path, "a") as folder:
         write_tables(folder, run_info({}), events)
     monkeypatch.setattr(run_module, "FEW_ROWS", few)
-    at_once = [name for name in SCHEMA.names if few or name in run_module.OF_ALL]
+    at_once = [name for name in SCHEMA.names if few or name in run_module.ALWAYS_READ]
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "narrow_table", None)  # nothing is read a second time
         held = open_run(tmp_path / "a").packed(SCHEMA.names)
         assert held.table(at_once).equals(events.select(at_once))
     (tmp_path / "a" / "events.parquet").unlink()
     assert held.table(SCHEMA.names).equals(events)  # of the file that was looked through
-    assert held.known("device").tolist() == [False, True, True]
-    assert held.known("tid", slice(1)).tolist() == [False]
+    assert held.has_value("device").tolist() == [False, True, True]
+    assert held.has_value("tid", slice(1)).tolist() == [False]
 
 
 def test_a_partial_run_is_no_run(tmp_path: Path) -> None:

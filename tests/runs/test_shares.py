@@ -87,7 +87,7 @@ def test_a_job_that_was_read_before_is_left(job: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text(trace(0))
     again = list(ingest_all([job, other], tmp_path / "out", jobs=2))
-    assert [[r.name for r in one.kept] for one in again] == [[run.name], []]
+    assert [[r.name for r in one.made_before] for one in again] == [[run.name], []]
 
 
 def killed_at_rank_1(task: Task) -> Ingested:
@@ -209,5 +209,5 @@ def test_a_share_makes_no_run(job: Path, tmp_path: Path) -> None:
     (task,) = tasks(job, tmp_path / "out", name=None, force=False, step_range=None)
     (tmp_path / "base").mkdir()
     share = Share(task.group[:1], "job", tmp_path / "out", False, None, base=tmp_path / "base")
-    assert (share.kept(), share.done().runs) == (None, [])
+    assert (share.made_before(), share.done().runs) == (None, [])
     assert not (tmp_path / "out").exists()

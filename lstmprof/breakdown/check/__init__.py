@@ -27,10 +27,10 @@ from lstmprof.events.annotate import MEASURED
 
 #: If only these checks are not ok, no recipe for a better profile is shown, because their data need
 #: a second run, or cost time per op.
-_DEAR = ("profiler overhead", "stacks", "memory")
+_COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, the same as that of ``lstmprof compare`` if a run fails the gate.
 FAILED = 3
-_OF_RUN = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
+_RUN_KINDS = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
 
 
 def check(breakdowns: Sequence[Breakdown]) -> Document:
@@ -55,7 +55,7 @@ def checked(breakdown: Breakdown) -> Checked:
         rows.append(_row(None, QUESTIONS[0], WARN, breakdown.no_steps.fault))
     states = {row.state for row in rows}
     own = info.source in MEASURED
-    missed = [row for row in rows if row.state != OK and row.question not in _DEAR]
+    missed = [row for row in rows if row.state != OK and row.question not in _COSTLY_CHECKS]
     return Checked(
         run=breakdown.run.name,
         state=FAIL if FAIL in states else WARN if WARN in states else OK,
@@ -73,7 +73,7 @@ def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
     """
     rows = []
     for lack in part.lacks:
-        of_run = lack.kind in _OF_RUN
+        of_run = lack.kind in _RUN_KINDS
         if lack.kind in question.lacks and is_counted(lack, part) and (first or not of_run):
             rank = None if of_run else part.has.rank
             rows.append(_row(rank, question, state_of(lack), lack.sentence, lack.share))

@@ -88,7 +88,7 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     linked = linked[start_ns[launch[linked]] - start_ns[linked] > ROUNDED_NS]
-    shaped = np.flatnonzero(events.is_kind("op") & events.known("shapes"))
+    shaped = np.flatnonzero(events.is_kind("op") & events.has_value("shapes"))
     chosen = (linked, shaped, np.flatnonzero(events.is_kind("overhead")))
     by_rank = [_by_rank(events, rows) for rows in chosen]
     parts = []

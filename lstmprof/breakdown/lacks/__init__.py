@@ -19,7 +19,7 @@ from lstmprof.runs.metadata import RunInfo
 #: ``Lack.kind`` of a note that the reader of the profile's file format wrote into run.json.
 NOTE = "note"
 #: Largest number of further ranks that ``first_of_ranks`` lists one by one.
-_SHOWN = 8
+_MOST_RANKS_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ def lacks_of(
     share.
     """
     recordings = [Recording(has, info, len(recorded)) for has in recorded]
-    asked = [r for r in recordings if rank is None or r.has.rank == rank]
-    lacks = (_lack(rule, asked, len(asked) > 1) for rule in RULES)
+    chosen = [r for r in recordings if rank is None or r.has.rank == rank]
+    lacks = (_lack(rule, chosen, len(chosen) > 1) for rule in RULES)
     return (*(lack for lack in lacks if lack), *(Lack(NOTE, note) for note in info.notes))
 
 
-def _lack(rule: Rule, asked: Sequence[Recording], several: bool) -> Lack | None:
-    lacking = [recording for recording in asked if rule.holds(recording)]
+def _lack(rule: Rule, chosen: Sequence[Recording], several: bool) -> Lack | None:
+    lacking = [recording for recording in chosen if rule.holds(recording)]
     if not lacking:
         return None
     lacking.sort(key=lambda recording: -(rule.share(recording) or 0.0))
@@ -84,6 +84,6 @@ def _lack(rule: Rule, asked: Sequence[Recording], several: bool) -> Lack | None:
 def first_of_ranks(ranks: Sequence[int]) -> str:
     """Return the start of a sentence about ``ranks``: "rank 3 (likewise 0, 1 and 5 more): "."""
     others = [str(rank) for rank in sorted({*ranks} - {ranks[0]})]
-    if len(others) > _SHOWN:
-        others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]
+    if len(others) > _MOST_RANKS_SHOWN:
+        others = [*others[:_MOST_RANKS_SHOWN], f"{len(others) - _MOST_RANKS_SHOWN:,} more"]
     return f"rank {ranks[0]}{f' (likewise {listed(others)})' if others else ''}: "

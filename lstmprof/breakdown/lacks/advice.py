@@ -20,7 +20,7 @@ class Advice:
     links: str = "export the profile without trimming it"
 
 
-_OF_FORMAT = {
+_ADVICE_FOR_FORMAT = {
     "kineto": Advice(
         "record with ProfilerActivity.CUDA (XPU or MTIA on those devices), while no other profiler "
         "(nsys, DCGM) runs, and synchronise before the profiler stops",
@@ -83,7 +83,7 @@ _ANY = Advice(
 
 def advice_for(profile_format: str | None) -> Advice:
     """Return how to record more with the profiler of this format; general advice if unknown."""
-    return _OF_FORMAT.get(profile_format or "", _ANY)
+    return _ADVICE_FOR_FORMAT.get(profile_format or "", _ANY)
 
 
 _TORCH = """\

@@ -99,11 +99,11 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
         return forward, backward
     by_op = activity & (issuer != NONE)
 
-    def of_activities(owner: Ints) -> Ints:
+    def with_activities(owner: Ints) -> Ints:
         own = np.where(activity, owner, NONE)
         return np.where(by_op & (own == NONE), owner[issuer], own)
 
-    return of_activities(forward), of_activities(backward)
+    return with_activities(forward), with_activities(backward)
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
@@ -120,7 +120,7 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
 
 
 #: Largest number of loops that are joined to one network: 32 layers with two directions.
-MOST = 64
+MOST_LOOPS = 64
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class Loop:
     Each unit is one direction of one layer. ``rows`` are the outermost events of the loop, and
     ``backward`` those of its backward pass if ``forward_id`` does not link them.
     ``time_steps_certain``: each repetition is certainly one time step. ``batch_varies``: some
-    sequences end before others. ``reads_after`` is the input width of the first matmul after the
-    loop. ``layer`` is the name of the layer; this loop is one of its directions.
+    sequences end before others. ``next_matmul_inputs`` is the input width of the first matmul after
+    the loop. ``layer`` is the name of the layer; this loop is one of its directions.
     """
 
     form: str
@@ -142,7 +142,7 @@ class Loop:
     backward: Ints
     time_steps_certain: bool
     batch_varies: bool = False
-    reads_after: int | None = None
+    next_matmul_inputs: int | None = None
     library: str | None = None
     layer: str | None = None
 
@@ -155,7 +155,7 @@ def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Itera
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = 0
     while first < len(loops):
-        for last in range(min(len(loops), first + MOST), first, -1):
+        for last in range(min(len(loops), first + MOST_LOOPS), first, -1):
             members = loops[first:last]
             if last == first + 1 or _is_stack(members):
                 at = int(members[0].rows[0])
@@ -167,10 +167,10 @@ def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Itera
 def _is_stack(members: Sequence[Loop]) -> bool:
     alike = len({(member.form, member.count) for member in members}) == 1
     steady = not any(member.batch_varies for member in members)
-    return alike and steady and _whole(members) is not None
+    return alike and steady and _stacked(members) is not None
 
 
-def _whole(members: Sequence[Loop]) -> Network | None:
+def _stacked(members: Sequence[Loop]) -> Network | None:
     units = [unit for member in members for unit in member.units]
     names = {member.layer for member in members}
     if len(members) == 2 == len(units) and None not in names and len(names) == 1:
@@ -179,7 +179,9 @@ def _whole(members: Sequence[Loop]) -> Network | None:
     hidden = units[0].projection or units[0].hidden
     # The last loop may have no such matmul: if loops run at the same time, it may end after the
     # matmul began.
-    after = next((m.reads_after for m in reversed(members) if m.reads_after is not None), None)
+    after = next(
+        (m.next_matmul_inputs for m in reversed(members) if m.next_matmul_inputs is not None), None
+    )
     beside = hidden is not None and after == 2 * hidden
     return stack(units, side_by_side=beside)
 
@@ -190,7 +192,7 @@ def network_of(members: Sequence[Loop]) -> Network:
     It has the number of time steps if it is certain that a repetition is one time step.
     """
     units = [unit for member in members for unit in member.units]
-    whole = _whole(members)
+    whole = _stacked(members)
     certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)
     if whole is None or not certain:
         kinds = {unit.cell for unit in units}
@@ -226,11 +228,11 @@ def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call
     )
 
 
-def in_words(sorts: Sequence[int]) -> str:
+def in_words(roles: Sequence[int]) -> str:
     """Return the ops of one repetition of a loop in words: ``2 products, 3 sigmoid, 2 tanh``."""
-    counts = Counter(sorts)
+    counts = Counter(roles)
     products = counts[PRODUCT]
     words = [f"{products} product" + "s" * (products != 1)]
     activations = ((SIGMOID, "sigmoid"), (TANH, "tanh"))
-    words += [f"{counts[sort]} {word}" for sort, word in activations if counts[sort]]
+    words += [f"{counts[role]} {word}" for role, word in activations if counts[role]]
     return ", ".join(words)

@@ -31,13 +31,13 @@ def layer_named(path: str) -> str | None:
 
 @dataclass(frozen=True)
 class Op:
-    """One op of a time step; ``sort`` is PRODUCT (a matmul), SIGMOID, TANH, CELL or BOUNDARY.
+    """One op of a time step; ``role`` is PRODUCT (a matmul), SIGMOID, TANH, CELL or BOUNDARY.
 
     ``data`` is the shape of the op's input. ``weight`` is the shape of a matmul's weight as
     (inputs, outputs).
     """
 
-    sort: int
+    role: int
     data: Shape | None = None
     weight: Shape | None = None
     dtype: str | None = None
@@ -50,19 +50,19 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
     """
     cells: list[list[int]] = []
     cell: list[int] = []
-    for place, op in enumerate(ops):
-        if op.sort == PRODUCT and _is_whole([ops[at].sort for at in cell]):
+    for index, op in enumerate(ops):
+        if op.role == PRODUCT and _is_whole([ops[at].role for at in cell]):
             cells.append(cell)
             cell = []
-        cell.append(place)
-    if {SIGMOID, TANH} <= {ops[at].sort for at in cell}:
+        cell.append(index)
+    if {SIGMOID, TANH} <= {ops[at].role for at in cell}:
         cells.append(cell)
     return cells
 
 
-def _is_whole(sorts: Sequence[int]) -> bool:
+def _is_whole(roles: Sequence[int]) -> bool:
     """Return whether these ops are a whole LSTM cell: a sigmoid and two tanh, one of them last."""
-    return SIGMOID in sorts and sorts.count(TANH) >= 2 and sorts[-1] == TANH
+    return SIGMOID in roles and roles.count(TANH) >= 2 and roles[-1] == TANH
 
 
 def may_be_cell(ops: Sequence[Op]) -> bool:
@@ -72,13 +72,13 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
     as wide as the state; those of a highway layer are only twice as wide. Without widths, a second
     sigmoid or tanh is required.
     """
-    sorts = [op.sort for op in ops]
-    weights = [op.weight for op in ops if op.sort == PRODUCT]
-    widths = [op.data[-1] for op in ops if op.sort == TANH and op.data]
-    lstm = sorts.count(TANH) > 1
+    roles = [op.role for op in ops]
+    weights = [op.weight for op in ops if op.role == PRODUCT]
+    widths = [op.data[-1] for op in ops if op.role == TANH and op.data]
+    lstm = roles.count(TANH) > 1
     hidden = min(widths, default=0)
     if None in weights or not hidden:
-        return lstm or sorts.count(SIGMOID) > 1
+        return lstm or roles.count(SIGMOID) > 1
     outers = [weight[1] for weight in weights if weight and weight[1] % hidden == 0]
     return sum(outers) >= GATES["lstm" if lstm else "gru"] * hidden
 
@@ -88,17 +88,17 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
 
     ``named`` is the kind of layer that its name shows (``layer_named``), or None.
     """
-    tanhs = [op for op in ops if op.sort == TANH]
-    weights = [op.weight for op in ops if op.sort == PRODUCT]
-    dtype = next((op.dtype for op in ops if op.sort == PRODUCT), None)
+    tanhs = [op for op in ops if op.role == TANH]
+    weights = [op.weight for op in ops if op.role == PRODUCT]
+    dtype = next((op.dtype for op in ops if op.role == PRODUCT), None)
     cell = named if named in GATES else None
-    if cell is None and tanhs and any(op.sort == SIGMOID for op in ops):
+    if cell is None and tanhs and any(op.role == SIGMOID for op in ops):
         cell = "gru" if len(tanhs) == 1 else "lstm"
     widths = [op.data[-1] for op in tanhs if op.data]
     if not widths:
         known = [weight for weight in weights if weight]
         unit = unit_of_products(known, cell or named) if len(known) == len(weights) else Network()
-        data = next((op.data for op in ops if op.sort == PRODUCT and op.data), None)
+        data = next((op.data for op in ops if op.role == PRODUCT and op.data), None)
         batch = data[0] if data and len(data) == 2 and unit.hidden else None
         return replace(unit, cell=unit.cell or cell, batch=batch, dtype=dtype)
     hidden = min(widths)

@@ -355,7 +355,7 @@ _AMPERE = (
 
 def _by_torch(call: _Call) -> Choice:
     refusals = []
-    for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *_of_device(call.gpu)))):
+    for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *_conditions_of_gpu(call.gpu)))):
         asked = [(one, one.holds(call)) for one in (*_COMMON, *conditions)]
         failed = [one for one, holds in asked if holds is False]
         unknown = next((one for one, holds in asked if holds is None), None)
@@ -369,7 +369,7 @@ def _by_torch(call: _Call) -> Choice:
     return Choice(STANDARD, tuple(refusals), None, PYTORCH)
 
 
-def _of_device(gpu: Gpu) -> tuple[_Condition, ...]:
+def _conditions_of_gpu(gpu: Gpu) -> tuple[_Condition, ...]:
     """Return further conditions for the static kernel on this GPU; none below compute capability 7.
 
     There are none either if the compute capability is unknown.
@@ -435,7 +435,7 @@ def _always_standard(caller: str, source: str) -> Choice:
 #: Source: published profiles. RNN_blockPersist_fp_LSTM_HMMA ran for 128 hidden units on an A10, and
 #: RNN_blockPersist_bp_GRU ran on an A100; PyTorch requests the static kernel for neither.
 #: RNN_persist_fp ran with Volta's float16 matmuls. persistRNN_addBias occurs with both.
-_SEEN = (
+_ALGORITHMS_OF_KERNELS = (
     (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
     (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),
     (re.compile(r"(?i)persist\w*rnn|rnn\w*persist"), (STATIC, SMALL_H, DYNAMIC)),
@@ -446,21 +446,21 @@ _SEEN = (
 )
 
 
-def seen_in(kernels: Iterable[str]) -> tuple[str, ...]:
+def algorithms_of_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
     """Return the algorithms to which the kernels of one call may belong; empty if unknown."""
     names = list(kernels)
-    for pattern, algorithms in _SEEN:
+    for pattern, algorithms in _ALGORITHMS_OF_KERNELS:
         if any(pattern.search(name) for name in names):
             return algorithms
     return ()
 
 
-def differs(choice: Choice, seen: tuple[str, ...]) -> bool | None:
+def differs(choice: Choice, possible: tuple[str, ...]) -> bool | None:
     """Return whether the kernels that ran cannot belong to the requested algorithm.
 
-    ``seen`` is the result of ``seen_in``. Return None if the requested algorithm or that of the
-    kernels is unknown.
+    ``possible`` is the result of ``algorithms_of_kernels``. Return None if the requested algorithm
+    or that of the kernels is unknown.
     """
-    if choice.algorithm is None or not seen:
+    if choice.algorithm is None or not possible:
         return None
-    return choice.algorithm not in seen
+    return choice.algorithm not in possible

@@ -42,17 +42,18 @@ __all__ = [
 
 
 def what_if(
-    breakdown: Breakdown, place: tuple[int | None, int | None], changes: Sequence[Change]
+    breakdown: Breakdown, rank_device: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
     """Return predictions of the clean step of a rank and device, one for each of ``changes``.
 
-    ``place`` is (rank, device; None for the host). The clean step of median length is replayed.
+    ``rank_device`` is (rank, device; None for the host). The clean step of median length is
+    replayed.
 
     Raises:
         RunError: a file of the run is missing or damaged.
     """
     if breakdown.has_clean:
-        clean = breakdown.clean(*place)
+        clean = breakdown.clean(*rank_device)
         return predictions(clean.events, median_step(clean.windows), changes)
-    own = [window for window in breakdown.windows if window.rank == place[0]]
+    own = [window for window in breakdown.windows if window.rank == rank_device[0]]
     return predictions(breakdown.events(), median_step(own), changes)

@@ -53,7 +53,7 @@ class StepRows:
         self.correlation = events.ints("correlation_id", UNKNOWN)
         self.launch = events.rows_named("launch_id")
         self.parent = events.rows_named("parent_id")
-        rows = events.of_rank(window.rank)
+        rows = events.rows_of_rank(window.rank)
         # As in the ledger: if the rank has device activities, host threads compute nothing.
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
@@ -117,9 +117,9 @@ ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$"
 #: Begin of the name of the op in which PyTorch's autograd engine runs a node.
 ENGINE = "autograd::engine::evaluate_function: "
 #: Engine ops that compute the gradients of the slices ``x[t]`` and ``x[a:b]``.
-_OF_SLICES = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
+_SLICE_GRADIENTS = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
 _SUMS = ("aten::add", "aten::add_")
-_MOST_TURNS = 4
+_MOST_ROUNDS = 4
 
 
 class Calls:
@@ -147,12 +147,12 @@ class Calls:
         self.views = views & (self.forest.beneath((~views).astype(np.int64)) == 0)
         self.after = self._next_sibling(step)
 
-    def of_category(self, *categories: str) -> Flags:
+    def work_of_category(self, *categories: str) -> Flags:
         """Return a mask of the work of these categories that is not inside other work."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
-    def of_autograd(self, work: Flags) -> Flags:
+    def work_of_autograd(self, work: Flags) -> Flags:
         """Return a mask of the ``work`` issued by autograd nodes whose forward op is known."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
@@ -175,7 +175,7 @@ class Calls:
         inner = self.named(*_SUMS) & (self.parent != NONE)
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
-    def asked(self) -> Flags:
+    def value_reads(self) -> Flags:
         """Return a mask of the calls by which the host reads a value, and of views right before.
 
         Calls inside them are not included, because the copy from the device is needed anyway.
@@ -187,14 +187,14 @@ class Calls:
 
         ``reads``: the work reads tensors, so that views right before it vanish, too.
         """
-        gone = work
-        for _ in range(_MOST_TURNS):
-            before = int(gone.sum())
-            gone = self._with_around(self._with_nodes(self._with_around(gone)))
-            gone = self._with_views(gone) if reads else gone
-            if int(gone.sum()) == before:
+        vanished = work
+        for _ in range(_MOST_ROUNDS):
+            before = int(vanished.sum())
+            vanished = self._with_around(self._with_nodes(self._with_around(vanished)))
+            vanished = self._with_views(vanished) if reads else vanished
+            if int(vanished.sum()) == before:
                 break
-        return gone
+        return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
         """Return two masks: events that vanish with the sum of slices' gradients, the slicing ops.
@@ -203,23 +203,23 @@ class Calls:
         sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
         stay.
         """
-        names = self.events.where_name(lambda name: bool(_OF_SLICES.search(name)))
+        names = self.events.where_name(lambda name: bool(_SLICE_GRADIENTS.search(name)))
         engine = self.is_call & names
         sums = np.flatnonzero(self.sums())
         sums = sums[engine[self.parent[sums]]]
         summed = np.zeros(len(engine), dtype=np.bool_)
         summed[self.parent[sums]] = True
-        gone = self._beneath(summed)
+        vanished = self._beneath(summed)
         copies = self.is_call & self.events.is_one_of("name", "aten::copy_")
         made = np.zeros(len(engine), dtype=np.bool_)
         rows = np.flatnonzero(summed & (self.forward != NONE))
         made[self._outermost_views(self.forward[rows])] = True
-        return gone & ~self._beneath(copies & gone), made
+        return vanished & ~self._beneath(copies & vanished), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
         """Return for each of ``rows`` the outermost view op around it; if none, the row itself."""
         found = rows.copy()
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MOST_ROUNDS):
             above = self.parent[found]
             found = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, found)
         return found
@@ -247,35 +247,35 @@ class Calls:
         marks = inherited(self.parent, np.where(rows, 0, NONE))
         return np.asarray(marks != NONE, dtype=np.bool_)
 
-    def _with_around(self, gone: Flags) -> Flags:
-        """Add to ``gone`` the work of its calls, and calls around this work without other work.
+    def _with_around(self, vanished: Flags) -> Flags:
+        """Add to ``vanished`` the work of its calls, and calls around this work without other work.
 
         All events inside these calls are added, too.
         """
-        calls = gone & self.is_call
-        issued_by_gone = self._beneath(calls)
-        work = self.works & (gone | issued_by_gone[np.maximum(self.issuer, 0)])
+        calls = vanished & self.is_call
+        issued_by_vanished = self._beneath(calls)
+        work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])
         all_of_it, left = self._issued(self.works), self._issued(self.works & ~work)
         calls |= self.is_call & (all_of_it > 0) & (left == 0)
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
-    def _with_nodes(self, gone: Flags) -> Flags:
-        """Add to ``gone`` the autograd nodes of its ops."""
-        nodes = self.is_call & (self.forward != NONE) & gone[np.maximum(self.forward, 0)]
+    def _with_nodes(self, vanished: Flags) -> Flags:
+        """Add to ``vanished`` the autograd nodes of its ops."""
+        nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
-        gone = gone | self._beneath(nodes & ~engine)
-        left = self._issued(self.works & ~gone[np.maximum(self.issuer, 0)] & ~gone)
-        return np.asarray(gone | self._beneath(engine & (left == 0)), dtype=np.bool_)
+        vanished = vanished | self._beneath(nodes & ~engine)
+        left = self._issued(self.works & ~vanished[np.maximum(self.issuer, 0)] & ~vanished)
+        return np.asarray(vanished | self._beneath(engine & (left == 0)), dtype=np.bool_)
 
-    def _with_views(self, gone: Flags) -> Flags:
-        """Add to ``gone`` the views right before its calls."""
-        views = gone & self.views
+    def _with_views(self, vanished: Flags) -> Flags:
+        """Add to ``vanished`` the views right before its calls."""
+        views = vanished & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
-        calls = gone & self.is_call
+        calls = vanished & self.is_call
         while True:
             more = rows[(calls | views)[self.after[rows]] & ~views[rows]]
             if not len(more):
-                return np.asarray(gone | self._beneath(views), dtype=np.bool_)
+                return np.asarray(vanished | self._beneath(views), dtype=np.bool_)
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:

@@ -30,10 +30,10 @@ class ReplayTimes:
 
     segment_ns: Ints
     activity_ns: Ints
-    gone: Flags  # activities that do not run
+    vanished: Flags  # activities that do not run
     instant: Flags  # activities that need no time from their launch to their start
-    holds: Flags  # activities that wait for another stream as recorded
-    waits: Flags  # syncs (calls that wait for the device) that still wait
+    stream_waits: Flags  # activities that wait for another stream as recorded
+    sync_waits: Flags  # syncs (calls that wait for the device) that still wait
 
 
 Change = Callable[[StepGraph], ReplayTimes]
@@ -45,10 +45,10 @@ def nothing(graph: StepGraph) -> ReplayTimes:
     return ReplayTimes(
         segment_ns=graph.spent_ns,
         activity_ns=_lengths(graph.activities),
-        gone=none,
+        vanished=none,
         instant=none,
-        holds=~none,
-        waits=np.ones(len(graph.syncs), dtype=np.bool_),
+        stream_waits=~none,
+        sync_waits=np.ones(len(graph.syncs), dtype=np.bool_),
     )
 
 
@@ -67,7 +67,7 @@ def without_launch(graph: StepGraph) -> ReplayTimes:
 
 def without_casts(graph: StepGraph) -> ReplayTimes:
     """Remove casts and everything that vanishes with them (see ``calls``)."""
-    return _without(graph, graph.calls.without(graph.calls.of_category("cast")))
+    return _without(graph, graph.calls.without(graph.calls.work_of_category("cast")))
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
@@ -78,15 +78,15 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
     vanishes.
     """
     calls = graph.calls
-    copies = calls.of_category("transfer", "layout")
-    return _without(graph, calls.without(copies & ~calls.of_autograd(copies)))
+    copies = calls.work_of_category("transfer", "layout")
+    return _without(graph, calls.without(copies & ~calls.work_of_autograd(copies)))
 
 
 def without_backward_copies(graph: StepGraph) -> ReplayTimes:
     """Remove copies by which autograd joins gradients of ``chunk``'s parts, or changes a layout."""
     calls = graph.calls
-    copies = calls.of_category("transfer", "layout")
-    return _without(graph, calls.without(calls.of_autograd(copies)))
+    copies = calls.work_of_category("transfer", "layout")
+    return _without(graph, calls.without(calls.work_of_autograd(copies)))
 
 
 def without_zero_fills(graph: StepGraph) -> ReplayTimes:
@@ -103,40 +103,40 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
     stays. The way into the slicing op vanishes; the op itself stays, because ``unbind`` calls it,
     too.
     """
-    gone, slices = graph.calls.slices()
-    times = _without(graph, gone)
+    vanished, slices = graph.calls.slices()
+    times = _without(graph, vanished)
     ways = _names_any(graph, "call_id", slices) & _flags(graph.segments, "call_overhead")
     return replace(times, segment_ns=np.where(ways, 0, times.segment_ns))
 
 
-def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
-    """Return the times without the events of the mask ``gone``.
+def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
+    """Return the times without the events of the mask ``vanished``.
 
     The activities that these events issued, and the ways into these events, are removed, too.
     """
     times, calls = nothing(graph), graph.calls
-    issued = np.zeros(len(gone), dtype=np.bool_)
+    issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
-    issued[rows] = gone[calls.issuer[rows]]
-    ids = pa.array(calls.event_id[gone])
+    issued[rows] = vanished[calls.issuer[rows]]
+    ids = pa.array(calls.event_id[vanished])
     return replace(
         times,
-        segment_ns=_without_ways_in(graph, gone),
-        gone=_names_any(graph, "event_id", gone | issued, graph.activities),
-        holds=~_flags_in(graph.activities, "wait_call_id", ids),
-        waits=~_flags_in(graph.syncs, "event_id", ids),
+        segment_ns=_without_ways_in(graph, vanished),
+        vanished=_names_any(graph, "event_id", vanished | issued, graph.activities),
+        stream_waits=~_flags_in(graph.activities, "wait_call_id", ids),
+        sync_waits=~_flags_in(graph.syncs, "event_id", ids),
     )
 
 
-def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
-    """Return the segments' times without the calls of the mask ``gone`` and the ways into them.
+def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
+    """Return the segments' times without the calls of the mask ``vanished`` and the ways into them.
 
     If a segment of Python before such a call is too long to be only a way in, it contains other
     Python, too. Then only the median way in of the thread is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
-    vanish = _names_any(graph, "call_id", gone)
-    before = _names_any(graph, "then_id", gone)
+    vanish = _names_any(graph, "call_id", vanished)
+    before = _names_any(graph, "then_id", vanished)
     ways = _flags(segments, "call_overhead")
     thread = segments.column("thread").to_numpy()
     left = np.where(vanish, 0, spent)
@@ -172,10 +172,10 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     start = segments.column("start_ns").to_numpy()
     last = int(start[launches].max(initial=graph.window.start_ns))
     waiting |= _in(segments, "state", "sync")
-    asking = _names_any(graph, "call_id", graph.calls.asked())
+    asking = _names_any(graph, "call_id", graph.calls.value_reads())
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
-    return replace(times, segment_ns=spent, waits=syncs.column("start_ns").to_numpy() >= last)
+    return replace(times, segment_ns=spent, sync_waits=syncs.column("start_ns").to_numpy() >= last)
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
@@ -377,19 +377,19 @@ def _activities_inside(graph: StepGraph) -> Flags:
     return np.asarray(events.is_one_of("phase", *_PASSES)[rows], dtype=np.bool_)
 
 
-def _fused(spent_ns: Ints, lane: Ints, computes: Flags, chained: Flags) -> Ints:
+def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
     """Return ``spent_ns`` with each chain of ops fused into one that passes over memory once.
 
-    All arrays have one entry per op; ``lane`` is the op's thread or stream. A chain is consecutive
+    All arrays have one entry per op; ``queue`` is the op's thread or stream. A chain is consecutive
     ops of one thread or stream in the mask ``chained``, with no other op of the mask ``computes``
     between them. Each op makes one pass over memory, which is assumed to take as long as the
     chain's shortest op.
     """
     left = spent_ns.copy()
     rows = np.flatnonzero(computes)
-    rows = rows[np.argsort(lane[rows], kind="stable")]
+    rows = rows[np.argsort(queue[rows], kind="stable")]
     runs = np.flatnonzero(
-        np.append(True, (np.diff(chained[rows]) != 0) | (np.diff(lane[rows]) != 0))
+        np.append(True, (np.diff(chained[rows]) != 0) | (np.diff(queue[rows]) != 0))
     )
     for members in np.split(rows, runs[1:]) if len(rows) else []:
         if chained[members[0]] and len(members) > 1:

@@ -7,9 +7,8 @@
                                  launch latency                         [sync)  return to the host
 
 It is the longest chain of dependencies in the replay (``what_if``), followed from the end of the
-step back, each time to the predecessor that finished last. Its time intervals ("stretches") follow
-each other without gaps and sum to the length of the step. The computation is linear in the number
-of events.
+step back, each time to the predecessor that finished last. Its time intervals follow each other
+without gaps and sum to the length of the step. The computation is linear in the number of events.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LATENCY, QUEUED, UNKNOWN = "launch latency", "queued", "unattributed"
 LAUNCH = "launch call"
 
 
-class Stretch(NamedTuple):
+class PathInterval(NamedTuple):
     """A time interval of the path; ``event_id`` is None if no event ran in it, or none is known."""
 
     start_ns: int
@@ -45,14 +44,14 @@ class Stretch(NamedTuple):
 
 
 class CriticalPath:
-    """The critical path of ``graph``: ``stretches`` by time, and what shortening a part saves."""
+    """The critical path of ``graph``: ``intervals`` by time, and what shortening a part saves."""
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph, self._causes = graph, dependencies(graph)
         self._replay = replayed(graph, nothing, self._causes)
         self.length_ns = self._replay.length_ns
         self._host_part, self._device_part = _host_parts(graph), _device_parts(graph)
-        self.stretches = list(reversed(list(self._backwards())))
+        self.intervals = list(reversed(list(self._backwards())))
 
     def saved_ns(self, part: str, share: float = 0.5) -> int:
         """Return how much shorter the replay is if all time in ``part`` is reduced by ``share``."""
@@ -86,13 +85,13 @@ class CriticalPath:
         causes = replace(causes, syncs=syncs)
         return self.length_ns - replayed(self.graph, change, causes).length_ns
 
-    def _backwards(self) -> Iterator[Stretch]:
+    def _backwards(self) -> Iterator[PathInterval]:
         """Yield the time intervals of the path, from the last to the first."""
         walk = _Walk(self.graph, self._causes, self._replay)
         at_ns = self.graph.window.start_ns + self.length_ns
         node, state, part = walk.last, "idle", UNKNOWN
         while at_ns > self.graph.window.start_ns:
-            found = walk.before(node, at_ns) if node else None
+            found = walk.predecessor(node, at_ns) if node else None
             start_ns, node, of = found or (self.graph.window.start_ns, None, None)
             start_ns = min(start_ns, at_ns)
             event_id = None
@@ -107,7 +106,7 @@ class CriticalPath:
                 state, part = "busy" if busy else "idle", str(parts[number])
                 event_id = walk.event_id(on_device, number)
             if start_ns < at_ns:
-                yield Stretch(start_ns, at_ns, state, part, event_id)
+                yield PathInterval(start_ns, at_ns, state, part, event_id)
             at_ns = start_ns
 
 
@@ -121,7 +120,7 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
 _Node = tuple[bool, int, int | None]
 #: What a time interval of the path is: a part without an event, or (whether it is an activity,
 #: index of the activity or segment), or None if unknown.
-_Of = str | tuple[bool, int] | None
+_Content = str | tuple[bool, int] | None
 
 
 class _Walk:
@@ -137,17 +136,19 @@ class _Walk:
         self._observed: list[int] = (closed - opened).tolist()
         self._spent: list[int] = graph.spent_ns.tolist()
         self._end: list[int] = replay.segment_end_ns.tolist()
-        self._before: list[int] = causes.before.tolist()
+        self._previous: list[int] = causes.previous.tolist()
         self._waits = _pairs(causes.waits_for.segment, causes.waits_for.offset_ns)
         self._syncs = causes.syncs
         self._start: list[int] = replay.activity_start_ns.tolist()
         self._done: list[int] = replay.activity_end_ns.tolist()
         self._launched = _pairs(rows.launched.segment, rows.launched.offset_ns)
         self._latency: list[int] = rows.latency_ns.tolist()
-        self._stream_before: list[int] = rows.before.tolist()
+        self._same_stream: list[int] = rows.same_stream.tolist()
         self._gap: list[int] = rows.gap_ns.tolist()
-        self._held = self._holders(rows.after.tolist(), rows.delay_ns.tolist())
-        self._turn = {number: turn for turn, number in enumerate(causes.order)}
+        self._stream_waits = self._waits_of_streams(
+            rows.other_stream.tolist(), rows.delay_ns.tolist()
+        )
+        self._rank_in_order = {number: position for position, number in enumerate(causes.order)}
         self.last = self._last(graph)
 
     def event_id(self, on_device: bool, number: int) -> int | None:
@@ -155,7 +156,7 @@ class _Walk:
         ids = self._device_id if on_device else self._host_id
         return None if ids[number] is None else int(ids[number])
 
-    def before(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Of]:
+    def predecessor(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Content]:
         """Return what leads up to ``at_ns``: (start of the interval, place before, what it is)."""
         on_device, number, offset_ns = node
         if on_device:
@@ -163,7 +164,7 @@ class _Walk:
             if start_ns < at_ns:
                 return start_ns, node, (True, number)
             return self._why_started(number)
-        previous = self._before[number]
+        previous = self._previous[number]
         begin = self._opens if previous == NONE else self._end[previous]
         leads = None if previous == NONE else (False, previous, None)
         if offset_ns is None:
@@ -181,29 +182,29 @@ class _Walk:
                     return self._done[last], (True, last, None), (False, number)
         return begin, leads, (False, number)
 
-    def _why_started(self, place: int) -> tuple[int, _Node | None, _Of]:
+    def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
         """Return the condition that an activity met last: (since when, at which place, its part).
 
         Conditions are the launch and its latency, the previous activity of the stream, and a wait
         for another stream.
         """
-        met: list[tuple[int, int, _Node, str]] = []
-        segment, offset = self._launched[place]
+        conditions: list[tuple[int, int, _Node, str]] = []
+        segment, offset = self._launched[index]
         if segment != NONE:
             at = self._instant(segment, offset)
             node = (False, segment, self._partly(segment, offset))
-            met.append((at + self._latency[place], at, node, LATENCY))
-        previous, (held_ns, holder) = self._stream_before[place], self._held[place]
+            conditions.append((at + self._latency[index], at, node, LATENCY))
+        previous, (held_ns, holder) = self._same_stream[index], self._stream_waits[index]
         if previous != NONE:
             at = self._done[previous]
-            met.append((at + self._gap[place], at, (True, previous, None), QUEUED))
+            conditions.append((at + self._gap[index], at, (True, previous, None), QUEUED))
         if holder != NONE:
-            met.append((held_ns, self._done[holder], (True, holder, None), QUEUED))
-        own = (True, place, None)
-        met = [each for each in met if self._is_earlier(each[2], own)]
-        if not met:
+            conditions.append((held_ns, self._done[holder], (True, holder, None), QUEUED))
+        own = (True, index, None)
+        conditions = [each for each in conditions if self._is_earlier(each[2], own)]
+        if not conditions:
             return self._opens, None, None
-        _, at, node, part = max(met)
+        _, at, node, part = max(conditions)
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
@@ -213,11 +214,11 @@ class _Walk:
         """
         on_device, number, offset_ns = node
         if offset_ns is not None:  # its start is known when the segment before it has been computed
-            number = self._before[number]
+            number = self._previous[number]
             if number == NONE:
                 return True
-        turn = self._turn[NONE - number if on_device else number]
-        return turn < self._turn[NONE - than[1] if than[0] else than[1]]
+        position = self._rank_in_order[NONE - number if on_device else number]
+        return position < self._rank_in_order[NONE - than[1] if than[0] else than[1]]
 
     def _partly(self, segment: int, offset_ns: int) -> int | None:
         return offset_ns if offset_ns < self._observed[segment] else None
@@ -225,15 +226,17 @@ class _Walk:
     def _instant(self, segment: int, offset_ns: int) -> int:
         if offset_ns >= self._observed[segment]:
             return self._end[segment]
-        previous = self._before[segment]
+        previous = self._previous[segment]
         begin = self._opens if previous == NONE else self._end[previous]
         return begin + offset_ns * self._spent[segment] // self._observed[segment]
 
-    def _holders(self, after: list[int], delay_ns: list[int]) -> list[tuple[int, int]]:
+    def _waits_of_streams(
+        self, other_stream: list[int], delay_ns: list[int]
+    ) -> list[tuple[int, int]]:
         """Return per activity (until when its stream waits for another, the awaited activity)."""
         held: list[tuple[int, int]] = []
-        for place, (other, delay) in enumerate(zip(after, delay_ns, strict=True)):
-            previous = self._stream_before[place]
+        for index, (other, delay) in enumerate(zip(other_stream, delay_ns, strict=True)):
+            previous = self._same_stream[index]
             until = (ALWAYS, NONE) if previous == NONE else held[previous]
             if other != NONE:
                 until = max(until, (self._done[other] + delay, other))

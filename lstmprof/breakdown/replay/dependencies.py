@@ -45,14 +45,14 @@ class Positions:
 class Activities:
     """What each activity waited for; arrays have one entry per activity, sorted by start.
 
-    ``before`` and ``after`` are indices of activities, or ``NONE``.
+    ``same_stream`` and ``other_stream`` are indices of activities, or ``NONE``.
     """
 
     launched: Positions
     latency_ns: Ints
-    before: Ints  # the previous activity of the same stream
+    same_stream: Ints  # the previous activity of the same stream
     gap_ns: Ints
-    after: Ints  # an activity of another stream that it waited for
+    other_stream: Ints  # an activity of another stream that it waited for
     delay_ns: Ints
 
 
@@ -79,7 +79,7 @@ class Dependencies:
     """
 
     order: list[int]
-    before: Ints  # for each segment, the previous one of its thread
+    previous: Ints  # for each segment, the previous one of its thread
     waits_for: Positions  # for each segment
     activities: Activities
     syncs: dict[int, Sync]  # by index of the segment
@@ -124,9 +124,9 @@ def _order(graph: StepGraph) -> list[int]:
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
     at = np.concatenate([segments["end_ns"], activities["start_ns"]])
-    turn = np.concatenate([waits.astype(np.int64), np.full(count, 2)])
+    priority = np.concatenate([waits.astype(np.int64), np.full(count, 2)])
     name = np.concatenate([np.arange(len(waits)), NONE - np.arange(count)])
-    order: list[int] = name[np.lexsort((np.abs(name), turn, at))].tolist()
+    order: list[int] = name[np.lexsort((np.abs(name), priority, at))].tolist()
     return order
 
 
@@ -136,18 +136,18 @@ def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
     segment = np.full(len(thread), NONE, dtype=np.int64)
     for number in np.unique(thread[thread != NONE]):
         members = np.flatnonzero(on == number)
-        asked = np.flatnonzero(thread == number)
+        wanted = np.flatnonzero(thread == number)
         if len(members):
-            place = np.searchsorted(start[members], at_ns[asked]) - 1
-            segment[asked] = members[np.maximum(place, 0)]
+            place = np.searchsorted(start[members], at_ns[wanted]) - 1
+            segment[wanted] = members[np.maximum(place, 0)]
     offset = np.where(segment != NONE, at_ns - _at(start, segment, 0), 0)
     return Positions(segment, np.maximum(offset, 0))
 
 
-def _at(values: Ints, places: Ints, none: int) -> Ints:
+def _at(values: Ints, indices: Ints, none: int) -> Ints:
     if not len(values):
-        return np.full(len(places), none, dtype=np.int64)
-    return np.where(places != NONE, values[places], none)
+        return np.full(len(indices), none, dtype=np.int64)
+    return np.where(indices != NONE, values[indices], none)
 
 
 def _activities(graph: StepGraph, segments: _Columns) -> Activities:
@@ -161,12 +161,12 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
     latency = np.where(linked, start - enqueued, ALWAYS)
     least = _least(latency, linked & ~inside, device * 2 + blocks)
     latency = np.where(linked, np.minimum(least, latency), ALWAYS)
-    previous = _before(device, rows.nullable("stream", _NO_STREAM))
+    previous = _previous_of_stream(device, rows.nullable("stream", _NO_STREAM))
     gap = start - _at(end, previous, 0)
     behind = (previous != NONE) & linked & (gap >= 0)
     behind &= enqueued + np.maximum(latency, 0) <= _at(end, previous, ALWAYS)
     gap = np.where(previous != NONE, np.minimum(_least(gap, behind, device), gap), 0)
-    after = _places(rows["event_id"], rows.nullable("after_id"))
+    after = _indices_of(rows["event_id"], rows.nullable("after_id"))
     return _explained(
         start,
         end,
@@ -185,8 +185,8 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
     conditions = np.stack(
         [
             np.where(linked, enqueued + rows.latency_ns, ALWAYS),
-            np.where(rows.before != NONE, _at(end, rows.before, 0) + rows.gap_ns, ALWAYS),
-            np.where(rows.after != NONE, _at(end, rows.after, 0), ALWAYS),
+            np.where(rows.same_stream != NONE, _at(end, rows.same_stream, 0) + rows.gap_ns, ALWAYS),
+            np.where(rows.other_stream != NONE, _at(end, rows.other_stream, 0), ALWAYS),
         ]
     )
     last = conditions.argmax(axis=0)
@@ -196,23 +196,23 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
         old + np.where(explained & (last == number), rest, 0)
         for number, old in enumerate((rows.latency_ns, rows.gap_ns, rows.delay_ns))
     )
-    return Activities(rows.launched, latency, rows.before, gap, rows.after, delay)
+    return Activities(rows.launched, latency, rows.same_stream, gap, rows.other_stream, delay)
 
 
-def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
-    """Return per row the least ``ns`` among the rows of its group in the mask ``seen``; else 0."""
+def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
+    """Return per row the least ``ns`` of the rows of its group in the mask ``chosen``, or 0."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(least, member.reshape(-1)[seen], ns[seen])
+    np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])
     return np.where(least == np.iinfo(np.int64).max, 0, least)[member.reshape(-1)]
 
 
-def _any(seen: Flags, group: Ints) -> Flags:
-    """Return for each row whether the mask ``seen`` contains any row of its group."""
-    return np.asarray(np.isin(group, group[seen]), dtype=np.bool_)
+def _any(chosen: Flags, group: Ints) -> Flags:
+    """Return for each row whether the mask ``chosen`` contains any row of its group."""
+    return np.asarray(np.isin(group, group[chosen]), dtype=np.bool_)
 
 
-def _before(device: Ints, stream: Ints) -> Ints:
+def _previous_of_stream(device: Ints, stream: Ints) -> Ints:
     """Return for each activity the index of the previous activity on its stream, or ``NONE``."""
     previous = np.full(len(device), NONE, dtype=np.int64)
     order = np.lexsort((stream, device))
@@ -222,7 +222,7 @@ def _before(device: Ints, stream: Ints) -> Ints:
     return previous
 
 
-def _places(event_id: Ints, wanted: Ints) -> Ints:
+def _indices_of(event_id: Ints, wanted: Ints) -> Ints:
     """Return the index in ``event_id`` of each of ``wanted``, or ``NONE``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
@@ -237,18 +237,18 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
     start, end = (_at(segments[name], last, 0) for name in ("start_ns", "end_ns"))
     awaited = _ended_in_time(activities, rows.column("awaited_ids"), end)
     ends = activities["end_ns"]
-    met = np.array([max(map(ends.__getitem__, a), default=ALWAYS) for a in awaited], np.int64)
+    last_end = np.array([max(map(ends.__getitem__, a), default=ALWAYS) for a in awaited], np.int64)
     scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
     copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
     there = last != NONE
     # The call of a blocking copy returns after the copy has ended, so it has no cost of its own.
-    rest = np.where(met > ALWAYS, end - met, 0)
-    waited, passed = there & (met > start), there & (met > ALWAYS) & (met <= start)
+    rest = np.where(last_end > ALWAYS, end - last_end, 0)
+    waited, passed = there & (last_end > start), there & (last_end > ALWAYS) & (last_end <= start)
     returning = np.minimum(_least(rest, waited, scope), rest)
     cost = _least(np.where(passed, end - start, rest), waited | passed, scope)
     cost = np.where(_any(passed, scope), _least(end - start, passed, scope), cost)
     cost = np.where(copies, 0, np.minimum(cost, end - start))
-    by_device = (met > ALWAYS) & (met + returning >= start + cost)
+    by_device = (last_end > ALWAYS) & (last_end + returning >= start + cost)
     cost = np.where(by_device, cost, end - start)
     returning = np.where(by_device, rest, returning)
     return {
@@ -261,7 +261,7 @@ def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
     """Return the index of the last segment of each event, or ``NONE``."""
     owner = segments.nullable("event_id")
     last = np.full(len(event_id), NONE, dtype=np.int64)
-    place = _places(event_id, owner)
+    place = _indices_of(event_id, owner)
     owned = np.flatnonzero((place != NONE) & (owner != NONE))
     np.maximum.at(last, place[owned], owned)
     return last

@@ -70,7 +70,7 @@ class _Innermost:
     row: Ints
     patient: Flags
 
-    def hold(self, outer: Ints, inner: Ints) -> Flags:
+    def may_wait(self, outer: Ints, inner: Ints) -> Flags:
         """Return a mask: segment ``outer`` may wait for ``inner``, because it contains it."""
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
@@ -90,7 +90,7 @@ def host_segments(
     numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])
     order = np.lexsort((-segments.thread, segments.end_ns, -segments.start_ns))
     at_work = foremost(segments.start_ns, segments.end_ns, order)
-    parts = [_of_thread(segments, at_work, int(number), window) for number in numbers]
+    parts = [_thread_segments(segments, at_work, int(number), window) for number in numbers]
     if not parts:
         return HostSegments(*(np.empty(0, dtype=np.int64) for _ in range(5)))
     return HostSegments(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -99,62 +99,73 @@ def host_segments(
 def _innermost_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> _Innermost:
-    lanes = list(_lanes(events.select(_READ), window, rows, thread))
-    row = np.concatenate([lane.owner for lane in lanes] or [np.empty(0, dtype=np.int64)])
+    threads = list(_innermost_by_thread(events.select(_READ), window, rows, thread))
+    row = np.concatenate([segments.owner for segments in threads] or [np.empty(0, dtype=np.int64)])
     return _Innermost(
         thread[row],
-        np.concatenate([lane.start_ns for lane in lanes] or [row]),
-        np.concatenate([lane.end_ns for lane in lanes] or [row]),
+        np.concatenate([segments.start_ns for segments in threads] or [row]),
+        np.concatenate([segments.end_ns for segments in threads] or [row]),
         row,
         patient[row],
     )
 
 
-def _lanes(events: EventTable, window: Window, rows: Ints, thread: Ints) -> Iterator[Segments]:
+def _innermost_by_thread(
+    events: EventTable, window: Window, rows: Ints, thread: Ints
+) -> Iterator[Segments]:
     by_thread = rows[np.argsort(thread[rows], kind="stable")]
     borders = np.flatnonzero(np.diff(thread[by_thread])) + 1
     for members in np.split(by_thread, borders):
         if len(members):
             taken = events.take(members)
-            lane = innermost(taken, np.arange(len(members))).within(window.start_ns, window.end_ns)
-            yield Segments(lane.start_ns, lane.end_ns, members[lane.owner])
+            segments = innermost(taken, np.arange(len(members))).within(
+                window.start_ns, window.end_ns
+            )
+            yield Segments(segments.start_ns, segments.end_ns, members[segments.owner])
 
 
-def _of_thread(
-    lanes: _Innermost, at_work: Segments, number: int, window: Window
+def _thread_segments(
+    segments: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Return thread, start, end, event row and awaited thread of the segments of one thread.
 
     Each is an array with one entry per segment.
     """
-    rows = np.flatnonzero(lanes.thread == number)
-    bounds = [lanes.start_ns[rows], lanes.end_ns[rows], at_work.start_ns, at_work.end_ns]
+    rows = np.flatnonzero(segments.thread == number)
+    bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
-    cells = np.unique(np.concatenate(bounds))
-    inner = _at(Segments(lanes.start_ns[rows], lanes.end_ns[rows], rows), cells[:-1])
-    working = _at(at_work, cells[:-1])
-    others = (working != NONE) & (lanes.thread[working] != number)
-    waits = others & (inner != NONE) & lanes.hold(inner, working)
-    gap = np.searchsorted(lanes.start_ns[rows], cells[:-1], side="right")  # segments begun so far
-    waits |= _waiting_gaps(lanes, np.append(rows, NONE), cells, inner, working, others, gap)
+    borders = np.unique(np.concatenate(bounds))
+    inner = _at(Segments(segments.start_ns[rows], segments.end_ns[rows], rows), borders[:-1])
+    working = _at(at_work, borders[:-1])
+    others = (working != NONE) & (segments.thread[working] != number)
+    waits = others & (inner != NONE) & segments.may_wait(inner, working)
+    # Number of segments that have begun.
+    gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
+    waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(inner)) - 1
     return (
         np.full(len(first), number, dtype=np.int64),
-        cells[first],
-        cells[last + 1],
-        np.where(inner[first] == NONE, NONE, lanes.row[inner[first]]),
-        np.where(waits[first], lanes.thread[working[last]], NONE),
+        borders[first],
+        borders[last + 1],
+        np.where(inner[first] == NONE, NONE, segments.row[inner[first]]),
+        np.where(waits[first], segments.thread[working[last]], NONE),
     )
 
 
 def _waiting_gaps(
-    lanes: _Innermost, rows: Ints, cells: Ints, inner: Ints, working: Ints, others: Flags, gap: Ints
+    segments: _Innermost,
+    rows: Ints,
+    borders: Ints,
+    inner: Ints,
+    working: Ints,
+    others: Flags,
+    gap: Ints,
 ) -> Flags:
     """Return for each time interval whether the thread, without records, waits for another in it.
 
-    ``cells`` are the borders of the intervals. ``rows`` are the thread's segments, then ``NONE``.
+    ``borders`` are the borders of the intervals. ``rows`` are the thread's segments, then ``NONE``.
     """
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
@@ -162,13 +173,13 @@ def _waiting_gaps(
         return waits
     starts = np.flatnonzero(np.append(True, np.diff(gap[free]) > 0))
     first, last = free[starts], free[np.append(starts[1:], len(free)) - 1]
-    begins, ends = cells[first], cells[last + 1]
+    begins, ends = borders[first], borders[last + 1]
     place = np.repeat(np.arange(len(first)), np.diff(np.append(starts, len(free))))
-    whole = others[free] & (lanes.start_ns[working[free]] >= begins[place])
-    whole &= lanes.end_ns[working[free]] <= ends[place]
+    whole = others[free] & (segments.start_ns[working[free]] >= begins[place])
+    whole &= segments.end_ns[working[free]] <= ends[place]
     holds = np.bincount(place[whole], minlength=len(first)) > 0
     following = rows[gap[first]]
-    holds |= (following != NONE) & lanes.hold(working[last], following)
+    holds |= (following != NONE) & segments.may_wait(working[last], following)
     waits[free] = (holds & others[last])[place]
     return waits
 

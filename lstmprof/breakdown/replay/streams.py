@@ -108,28 +108,30 @@ class Streams:
         linked = np.flatnonzero(linked)
         by_call = linked[np.lexsort((self.end_ns[linked], self.called_ns[linked]))]
         self._launched = {
-            thread: _Ordered(self.called_ns[places], places)
-            for (thread,), places in _split(by_call, step.thread[self.call[by_call]])
+            thread: _Ordered(self.called_ns[indices], indices)
+            for (thread,), indices in _split(by_call, step.thread[self.call[by_call]])
         }
         self._called = {
-            place: _Ordered(self.called_ns[places], places)
-            for place, places in _split(by_call, self.device[by_call], self.stream[by_call])
+            index: _Ordered(self.called_ns[indices], indices)
+            for index, indices in _split(by_call, self.device[by_call], self.stream[by_call])
         }
         self._queued = {
-            place: _Ordered(np.maximum.accumulate(self.called_ns[places]), places)
-            for place, places in _split(np.arange(len(rows)), self.device, self.stream)
+            index: _Ordered(np.maximum.accumulate(self.called_ns[indices]), indices)
+            for index, indices in _split(np.arange(len(rows)), self.device, self.stream)
         }
         records = step.calls("EventRecord")
         self._recorded = {
             thread: _Ordered(step.start_ns[calls], step.start_ns[calls])
             for (thread,), calls in _split(records, step.thread[records])
         }
-        self._of_call = {call: places for (call,), places in _split(linked, self.call[linked])}
+        self._activities_of_call = {
+            call: indices for (call,), indices in _split(linked, self.call[linked])
+        }
 
     def _reported(self) -> dict[int, tuple[int, int]]:
         """Return {correlation id of a waiting call: (device, stream) that the profile names}."""
         step, events = self.step, self.step.events
-        rows = events.of_rank(step.window.rank)
+        rows = events.rows_of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]
         device, stream = (events.ints(name, UNKNOWN)[rows] for name in ("device", "stream"))
         stream = np.where(stream == _NO_STREAM, UNKNOWN, stream)
@@ -168,28 +170,28 @@ class Streams:
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
-            awaited = self.recorded(int(step.thread[call]), int(step.start_ns[call]))
-            held = self._held(call)
-            if awaited is None or held is None or awaited >= held:
+            awaited = self.activity_before_event(int(step.thread[call]), int(step.start_ns[call]))
+            blocked = self._first_blocked(call)
+            if awaited is None or blocked is None or awaited >= blocked:
                 continue
-            settled = after[held] != NONE and self.end_ns[after[held]] >= self.end_ns[awaited]
-            if self.end_ns[awaited] <= self.start_ns[held] and not settled:
-                after[held], caller[held] = awaited, call
+            settled = after[blocked] != NONE and self.end_ns[after[blocked]] >= self.end_ns[awaited]
+            if self.end_ns[awaited] <= self.start_ns[blocked] and not settled:
+                after[blocked], caller[blocked] = awaited, call
         return after, caller
 
-    def _held(self, call: int) -> int | None:
+    def _first_blocked(self, call: int) -> int | None:
         """Return the index of the first activity that waits because of ``call``.
 
         It is the first activity that was launched after the call, on the stream that the call
         blocks.
         """
         step = self.step
-        place = self.reported.get(int(step.correlation[call]))
+        index = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
-        later = self._called.get(place) if place is not None else by_thread
+        later = self._called.get(index) if index is not None else by_thread
         return None if later is None else later.first_from(int(step.end_ns[call]))
 
-    def recorded(self, thread: int, at_ns: int) -> int | None:
+    def activity_before_event(self, thread: int, at_ns: int) -> int | None:
         """Return the index of the activity after which ``thread`` last recorded a CUDA event."""
         records = self._recorded.get(thread)
         last = None if records is None else records.last_before(at_ns)
@@ -202,8 +204,10 @@ class Streams:
 
     def launched_by(self, call: int) -> list[int]:
         """Return the indices of the activities that one call launched."""
-        places: list[int] = self._of_call.get(call, np.empty(0, dtype=np.int64)).tolist()
-        return places
+        indices: list[int] = self._activities_of_call.get(
+            call, np.empty(0, dtype=np.int64)
+        ).tolist()
+        return indices
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
         """Return the index of the last activity enqueued before ``at_ns`` on each stream.
@@ -215,8 +219,8 @@ class Streams:
             for (on, number), queue in self._queued.items()
             if on == device and stream in (None, number)
         ]
-        places = [queue.last_before(at_ns) for queue in queues]
-        return [place for place in places if place is not None]
+        indices = [queue.last_before(at_ns) for queue in queues]
+        return [index for index in indices if index is not None]
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
@@ -257,7 +261,7 @@ def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]
     names, values = step.events.texts("name")
     name, thread = values[names[row]], int(step.thread[row])
     if "Event" in name:
-        event = streams.recorded(thread, began)
+        event = streams.activity_before_event(thread, began)
         return "event", list(_ended(streams, [] if event is None else [event], ended))
     device, stream = streams.reported.get(int(step.correlation[row]), (UNKNOWN, UNKNOWN))
     if device == UNKNOWN:
@@ -266,9 +270,9 @@ def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]
     if "Stream" not in name:
         return "device", list(_ended(streams, streams.enqueued_last(device, None, began), ended))
     number = None if stream == UNKNOWN else stream
-    places = list(_ended(streams, streams.enqueued_last(device, number, began), ended))
-    return "stream", sorted(places, key=lambda place: int(streams.end_ns[place]))[-1:]
+    indices = list(_ended(streams, streams.enqueued_last(device, number, began), ended))
+    return "stream", sorted(indices, key=lambda index: int(streams.end_ns[index]))[-1:]
 
 
-def _ended(streams: Streams, places: list[int], at_ns: int) -> Iterator[int]:
-    return (place for place in places if streams.end_ns[place] <= at_ns)
+def _ended(streams: Streams, indices: list[int], at_ns: int) -> Iterator[int]:
+    return (index for index in indices if streams.end_ns[index] <= at_ns)

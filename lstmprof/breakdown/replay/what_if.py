@@ -43,7 +43,7 @@ class Replay:
     segment_end_ns: Ints
     activity_start_ns: Ints
     activity_end_ns: Ints
-    gone: Flags  # activities that do not run
+    vanished: Flags  # activities that do not run
 
 
 def replayed(
@@ -63,12 +63,12 @@ def replayed(
             streams.run(NONE - number, hosts)
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
     return Replay(
-        _length_ns(graph, hosts, end, times.gone),
+        _length_ns(graph, hosts, end, times.vanished),
         np.array(hosts.start, np.int64),
         np.array(hosts.end, np.int64),
         start,
         end,
-        times.gone,
+        times.vanished,
     )
 
 
@@ -80,9 +80,9 @@ class _Hosts:
         self.opens: int = graph.window.start_ns
         self.observed_ns: list[int] = (end - start).tolist()
         self.cost_ns: list[int] = times.segment_ns.tolist()
-        self.before: list[int] = causes.before.tolist()
+        self.previous: list[int] = causes.previous.tolist()
         self.waits_for = _pairs(causes.waits_for)
-        self.syncs = {n: sync for n, sync in causes.syncs.items() if times.waits[sync.number]}
+        self.syncs = {n: sync for n, sync in causes.syncs.items() if times.sync_waits[sync.number]}
         self.start = [self.opens] * len(self.cost_ns)
         self.end = [self.opens] * len(self.cost_ns)
 
@@ -99,7 +99,7 @@ class _Hosts:
         self.start[number], self.end[number] = start, end
 
     def begin(self, number: int) -> int:
-        previous = self.before[number]
+        previous = self.previous[number]
         return self.opens if previous == NONE else self.end[previous]
 
     def instant(self, segment: int, offset_ns: int) -> int:
@@ -126,44 +126,46 @@ class _Streams:
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
         latency_ns = np.where(times.instant, np.minimum(rows.latency_ns, 0), rows.latency_ns)
         self.cost_ns: list[int] = times.activity_ns.tolist()
-        self.gone: list[bool] = times.gone.tolist()
+        self.vanished: list[bool] = times.vanished.tolist()
         self.launched = _pairs(rows.launched)
         self.latency_ns: list[int] = latency_ns.tolist()
-        self.before: list[int] = rows.before.tolist()
+        self.same_stream: list[int] = rows.same_stream.tolist()
         self.gap_ns: list[int] = rows.gap_ns.tolist()
-        self.after: list[int] = np.where(times.holds, rows.after, NONE).tolist()
+        self.other_stream: list[int] = np.where(
+            times.stream_waits, rows.other_stream, NONE
+        ).tolist()
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        self.held = [ALWAYS] * len(self.start)  # until when its stream waits for another stream
+        self.until_ns = [ALWAYS] * len(self.start)  # until when its stream waits for another stream
 
-    def run(self, place: int, hosts: _Hosts) -> None:
-        """Compute start and end of the activity with the index ``place``."""
-        previous, after = self.before[place], self.after[place]
+    def run(self, index: int, hosts: _Hosts) -> None:
+        """Compute start and end of the activity with the index ``index``."""
+        previous, other = self.same_stream[index], self.other_stream[index]
         free = ALWAYS if previous == NONE else self.end[previous]
-        held = ALWAYS if previous == NONE else self.held[previous]
-        if after != NONE:
-            held = max(held, self.end[after] + self.delay_ns[place])
-        self.held[place] = held
-        if self.gone[place]:
-            self.end[place] = free
+        until_ns = ALWAYS if previous == NONE else self.until_ns[previous]
+        if other != NONE:
+            until_ns = max(until_ns, self.end[other] + self.delay_ns[index])
+        self.until_ns[index] = until_ns
+        if self.vanished[index]:
+            self.end[index] = free
             return
-        start = max(held, free + self.gap_ns[place])
-        segment, offset_ns = self.launched[place]
+        start = max(until_ns, free + self.gap_ns[index])
+        segment, offset_ns = self.launched[index]
         if segment != NONE:
-            start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[place])
+            start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[index])
         if start > ALWAYS // 2:  # without any condition, the activity keeps its observed start
-            self.start[place] = start
-        self.end[place] = self.start[place] + self.cost_ns[place]
+            self.start[index] = start
+        self.end[index] = self.start[index] + self.cost_ns[index]
 
 
 def _pairs(positions: Positions) -> list[tuple[int, int]]:
     return list(zip(positions.segment.tolist(), positions.offset_ns.tolist(), strict=True))
 
 
-def _length_ns(graph: StepGraph, hosts: _Hosts, ends: Ints, gone: Flags) -> int:
+def _length_ns(graph: StepGraph, hosts: _Hosts, ends: Ints, vanished: Flags) -> int:
     window = graph.window
-    done = int(ends[~gone].max(initial=window.start_ns))
+    done = int(ends[~vanished].max(initial=window.start_ns))
     thread = graph.segments.column("thread").to_numpy()
     step_segments = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
     if len(step_segments):
@@ -243,7 +245,7 @@ def retimed(
     closed[host] = np.where(_shown(events, graph, replay)[host], closed[host], opened[host])
     opened[activities] = np.where(begun, start[activities], replay.activity_start_ns)
     beyond = np.where(runs_on, end[activities] - window.end_ns, 0)
-    closed[activities] = np.where(replay.gone, 0, replay.activity_end_ns + beyond)
+    closed[activities] = np.where(replay.vanished, 0, replay.activity_end_ns + beyond)
     times = {"start_ns": opened, "dur_ns": np.maximum(closed - opened, 0)}
     left = [replace(window, end_ns=closes)] if closes > window.start_ns else []
     return events.with_columns(times), left
@@ -275,11 +277,11 @@ def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
     moved = at_ns.copy()
     for number in np.unique(thread):
         members = np.flatnonzero(on == number)
-        asked = np.flatnonzero((thread == number) & (at_ns >= window.start_ns))
-        place = members[np.searchsorted(opens[members], at_ns[asked], side="right") - 1]
-        offset, length = at_ns[asked] - opens[place], closes[place] - opens[place]
-        new = replay.segment_end_ns[place] - replay.segment_start_ns[place]
-        moved[asked] = replay.segment_start_ns[place] + np.minimum(offset, length) * new // length
+        wanted = np.flatnonzero((thread == number) & (at_ns >= window.start_ns))
+        index = members[np.searchsorted(opens[members], at_ns[wanted], side="right") - 1]
+        offset, length = at_ns[wanted] - opens[index], closes[index] - opens[index]
+        new = replay.segment_end_ns[index] - replay.segment_start_ns[index]
+        moved[wanted] = replay.segment_start_ns[index] + np.minimum(offset, length) * new // length
     after = at_ns >= window.end_ns
     moved[after] = at_ns[after] - window.end_ns + window.start_ns + replay.length_ns
     return moved

@@ -94,7 +94,7 @@ class Source(ExitStack):
             RunError: the events are damaged, or their times exceed 64 bits.
         """
         kind = table_of(name)
-        if kind.beside and self.account is None:
+        if kind.needs_files and self.account is None:
             return schema(kind.columns).empty_table()
         if name not in self._made:
             self._made[name] = kind.ordered(kind.make(self, kind.reads))
@@ -126,7 +126,7 @@ class TableKind:
     make: Make
     reads: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
-    beside: bool = False
+    needs_files: bool = False
     record: str = ""
 
     def of(
@@ -145,15 +145,15 @@ class TableKind:
         return table.sort_by(keys) if keys else table
 
 
-def _of_events(make: Callable[[EventTable, list[Window]], pa.Table]) -> Make:
+def _from_events(make: Callable[[EventTable, list[Window]], pa.Table]) -> Make:
     return lambda source, reads: make(source.events(reads), source.windows)
 
 
-def _of_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
+def _from_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
     return lambda source, reads: make(source.packed(reads), source.windows)
 
 
-def _of_account(make: Callable[[Breakdown], pa.Table]) -> Make:
+def _from_account(make: Callable[[Breakdown], pa.Table]) -> Make:
     def made(source: Source, reads: Sequence[str]) -> pa.Table:
         assert source.account is not None  # else ``Source.table`` returns an empty table
         return make(source.account)
@@ -167,7 +167,7 @@ def _memory(account: Breakdown) -> pa.Table:
 
 #: Columns of the events that several tables need.
 _TIMED = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank")
-_LANES = (*_TIMED, "pid", "tid", "device", "stream")
+_ON_DEVICES = (*_TIMED, "pid", "tid", "device", "stream")
 
 _ALL = (
     TableKind(
@@ -176,7 +176,7 @@ _ALL = (
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),
-        make=_of_packed(ledger.packed_ledger),
+        make=_from_packed(ledger.packed_ledger),
         reads=ledger.READS,
     ),
     TableKind(
@@ -188,8 +188,8 @@ _ALL = (
             *("rank", "step", "device", "dur_ns", "busy_ns", "idle_ns", "overlapped_ns"),
             *("spilled_ns", "activities", "launches", "host_ops"),
         ),
-        make=_of_events(steps.steps),
-        reads=(*_LANES, "parent_id", "launch_id", "step", "category"),
+        make=_from_events(steps.steps),
+        reads=(*_ON_DEVICES, "parent_id", "launch_id", "step", "category"),
     ),
     TableKind(
         "kernels",
@@ -197,7 +197,7 @@ _ALL = (
         kernels.COLUMNS,
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
-        make=_of_packed(kernels.kernels),
+        make=_from_packed(kernels.kernels),
         reads=kernels.READS,
     ),
     TableKind(
@@ -209,7 +209,7 @@ _ALL = (
             *("rank", "device_total_ns", "device_self_ns", "host_total_ns", "host_self_ns"),
             *("kernels_total", "count", "per_step", "name"),
         ),
-        make=_of_events(ops.ops),
+        make=_from_events(ops.ops),
         reads=("event_id", "kind", "name", "dur_ns", "rank", "parent_id", "op_id", "step"),
     ),
     TableKind(
@@ -224,7 +224,16 @@ _ALL = (
         ),
         make=lambda source, reads: layers.layers(source.events(reads), source.windows, source.info),
         reads=(
-            *(*_LANES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id", "step"),
+            *(
+                *_ON_DEVICES,
+                "op_name",
+                "shapes",
+                "dtypes",
+                "parent_id",
+                "op_id",
+                "forward_id",
+                "step",
+            ),
             *("category", "family"),
         ),
     ),
@@ -237,8 +246,8 @@ _ALL = (
             *("rank", "sort", "device_total_ns", "device_self_ns", "host_total_ns"),
             *("host_self_ns", "backward_device_ns", "backward_host_ns", "count", "name"),
         ),
-        make=_of_events(ops.modules),
-        reads=(*_LANES, "parent_id", "launch_id", "op_id", "forward_id"),
+        make=_from_events(ops.modules),
+        reads=(*_ON_DEVICES, "parent_id", "launch_id", "op_id", "forward_id"),
     ),
     TableKind(
         "launches",
@@ -268,7 +277,7 @@ _ALL = (
             *("rank", "device", "total_ns", "count", "per_step", "bytes", "from_dtype"),
             *("to_dtype", "op", "within"),
         ),
-        make=_of_events(casts.casts),
+        make=_from_events(casts.casts),
         reads=(
             *("event_id", "kind", "name", "dur_ns", "rank", "device", "op_name", "shapes"),
             *("dtypes", "parent_id", "op_id", "step", "category"),
@@ -280,7 +289,7 @@ _ALL = (
         casts.COPY_COLUMNS,
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in casts.COPY_COLUMNS),
-        make=_of_packed(casts.copies),
+        make=_from_packed(casts.copies),
         reads=casts.COPY_READS,
     ),
     TableKind(
@@ -289,7 +298,7 @@ _ALL = (
         steps.STREAM_COLUMNS,
         ("rank", "device", "stream"),
         tuple(c.name for c in steps.STREAM_COLUMNS[:-2]),
-        make=_of_events(steps.streams),
+        make=_from_events(steps.streams),
         reads=("kind", "start_ns", "dur_ns", "rank", "device", "stream"),
     ),
     TableKind(
@@ -336,7 +345,7 @@ _ALL = (
             source.packed(reads), source.windows, reads
         ),
         reads=(
-            *(*_LANES, "correlation_id", "parent_id", "launch_id", "op_id", "forward_id"),
+            *(*_ON_DEVICES, "correlation_id", "parent_id", "launch_id", "op_id", "forward_id"),
             *("phase", "category", "family"),
         ),
     ),
@@ -349,7 +358,7 @@ _ALL = (
             *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
             *("mean_ns", "kind", "name"),
         ),
-        make=_of_events(ops.ranges),
+        make=_from_events(ops.ranges),
         reads=(*_TIMED, "device", "parent_id", "launch_id", "op_id"),
     ),
     TableKind(
@@ -358,8 +367,8 @@ _ALL = (
         memory.COLUMNS,
         (),
         tuple(c.name for c in memory.COLUMNS),
-        make=_of_account(_memory),
-        beside=True,
+        make=_from_account(_memory),
+        needs_files=True,
         record="record with profile_memory=True (torch.profiler) or --cuda-memory-usage=true "
         "(Nsight Systems); TensorFlow and JAX need no option: they record memory use if their "
         "allocator reports it",
@@ -370,8 +379,8 @@ _ALL = (
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),
-        make=_of_account(lambda account: witness.witness(account.run.samples(), account.steps())),
-        beside=True,
+        make=_from_account(lambda account: witness.witness(account.run.samples(), account.steps())),
+        needs_files=True,
         record="record samples with lstmprof capture --sampler",
     ),
 )

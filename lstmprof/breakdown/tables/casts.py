@@ -60,7 +60,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
     """Return one row per rank, device, op, calling op and pair of element types; ``SCHEMA``."""
     rows = _work(events)
     rows = rows[events.is_one_of("category", "cast")[rows]]
-    columns = [*_asked_by(events, rows), *_types(events, rows)]
+    columns = [*_ops_and_callers(events, rows), *_types(events, rows)]
     moved = _moved_bytes(events, rows)
     rank = events.ints("rank", UNKNOWN)[rows]
     groups = Groups(rank, events.ints("device", UNKNOWN)[rows], *(key for key, _ in columns))
@@ -83,7 +83,7 @@ def _work(events: EventTable) -> Ints:
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
-        members = events.of_rank(rank)
+        members = events.rows_of_rank(rank)
         rows.append(members[activity[members]] if activity[members].any() else members[op[members]])
     return np.concatenate(rows)
 
@@ -96,7 +96,7 @@ def _issuers(events: EventTable, rows: Ints) -> Ints:
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
-def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
+def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     """Return (codes, texts) for the column ``op``, and (codes, texts) for the column ``within``.
 
     A code is an index into the texts, or −1 for null; there is one code for each of ``rows``.
@@ -223,7 +223,7 @@ COPY_COLUMNS = (
 #: Columns of the events that the table ``copies`` needs.
 COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
 #: Values of the columns kind, direction and host memory, in the order in which rows are sorted.
-_KINDS, _WAYS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
+_KINDS, _DIRECTIONS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 
 def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
@@ -235,8 +235,8 @@ def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
     of_them = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
     rank, device, moved = (of_them.ints(name, UNKNOWN) for name in ("rank", "device", "bytes"))
     is_set = of_them.is_kind("memset")
-    way = of_them.mapped("name", lambda name: _place(_WAYS, direction(name)), NONE)
-    memory = of_them.mapped("name", lambda name: _place(_MEMORIES, host_memory(name)), NONE)
+    way = of_them.mapped("name", lambda name: _index(_DIRECTIONS, direction(name)), NONE)
+    memory = of_them.mapped("name", lambda name: _index(_MEMORIES, host_memory(name)), NONE)
     way, is_known = np.where(is_set, NONE, way), moved != UNKNOWN
     check_sums("copies", of_them.dur_ns, moved[is_known])
     group = Groups(rank, device, is_set.astype(np.int64), way, memory)
@@ -247,7 +247,7 @@ def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
     columns = [
         *(where_known(number[head], number[head] != UNKNOWN) for number in (rank, device)),
         texts_at(_KINDS, is_set[head].astype(np.int64)),
-        texts_at(_WAYS, way[head]),
+        texts_at(_DIRECTIONS, way[head]),
         texts_at(_MEMORIES, memory[head]),
         pa.array(count),
         ratio(in_steps, steps_of(rank[head], list(windows))),
@@ -258,5 +258,5 @@ def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema(COPY_COLUMNS))
 
 
-def _place(texts: Sequence[str], text: str | None) -> int:
+def _index(texts: Sequence[str], text: str | None) -> int:
     return NONE if text is None else texts.index(text)

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, median_step
+from lstmprof.events.event_types import rows_of_ranks
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import RANK, STEP, Column, schema
-from lstmprof.events.sorts import rows_of_ranks
 
 COLUMNS = (
     RANK,
@@ -46,7 +46,7 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 
-def critical_path(held: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
+def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
     """Return one row per rank and part; the ``path_ns`` of a rank sum to its replayed median step.
 
     Each rank is replayed separately. ``windows`` number the threads of all ranks, so a few events
@@ -56,15 +56,15 @@ def critical_path(held: Packed, windows: Sequence[Window], reads: Sequence[str])
 
     rows: list[dict[str, Any]] = []
     for rank in dict.fromkeys(window.rank for window in windows):
-        events = held.table(reads, rows_of_ranks(held, [rank]))
+        events = packed.table(reads, rows_of_ranks(packed, [rank]))
         codes, names = events.texts("name")
         window = median_step([w for w in windows if w.rank == rank])
         path = critical_path_of(events, window)
         parts: dict[tuple[str, str], Counter[int | None]] = defaultdict(Counter)
         counts: Counter[tuple[str, str]] = Counter()
-        for stretch in path.stretches:
-            label = stretch.state, stretch.part
-            parts[label][stretch.event_id] += stretch.end_ns - stretch.start_ns
+        for interval in path.intervals:
+            label = interval.state, interval.part
+            parts[label][interval.event_id] += interval.end_ns - interval.start_ns
             counts[label] += 1
         for (state, part), spent in parts.items():
             known = {event: ns for event, ns in spent.items() if event is not None}

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
+from lstmprof.events.event_types import event_types, numbered_few
 from lstmprof.events.groups import Groups, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
-from lstmprof.events.sorts import numbered_few, sorts
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
-_UNTOLD = "the row is not a kernel, or the profile does not record this value"
+_NOT_RECORDED = "the row is not a kernel, or the profile does not record this value"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -54,12 +54,12 @@ COLUMNS = (
     Column.integer(
         "launch_configs",
         "number of different launch configurations (grid, block, registers, shared memory)",
-        _UNTOLD,
+        _NOT_RECORDED,
     ),
     Column.text(
         "launch_config",
         "launch configuration with the most time, as JSON (see launch_config of events.parquet)",
-        _UNTOLD,
+        _NOT_RECORDED,
     ),
 )
 
@@ -75,7 +75,7 @@ _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
 _ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
 #: Smaller numbers fit int64.
-_ROOM = 2**63
+_INT64_RANGE = 2**63
 
 
 def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
@@ -86,14 +86,14 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
     """
     work = _work(events)
     keys, (rule, launch_config) = work.texts[: len(_KEYS)], work.texts[len(_KEYS) :]
-    group = Groups(work.rank, work.device, *(text.place for text in keys))
-    spent = _Spent(group.of[work.sort], work.ns)
+    group = Groups(work.rank, work.device, *(text.index for text in keys))
+    spent = _Spent(group.of[work.bucket], work.ns)
     rank, device = work.rank[group.first], work.device[group.first]
     lane = Groups(rank, device)
     count = group.sums(work.count)
     columns = [
         *(where_known(number, number != UNKNOWN) for number in (rank, device)),
-        *(texts_at(text.values, text.place[group.first]) for text in keys),
+        *(texts_at(text.values, text.index[group.first]) for text in keys),
         pa.array(count),
         pa.array(spent.total_ns),
         ratio(spent.total_ns, count),
@@ -101,7 +101,7 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
         ratio(spent.total_ns, lane.sums(spent.total_ns)[lane.of]),
         ratio(group.sums(work.in_steps), steps_of(rank, list(windows))),
         _rules(group, rule, work.count),
-        *_launch_configs(group, launch_config, work.sort_ns),
+        *_launch_configs(group, launch_config, work.bucket_ns),
     ]
     return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
 
@@ -110,32 +110,32 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 class _Text:
     """A text column: the sorted distinct ``values``, and for each event the index of its value.
 
-    ``place`` has these indices, ``NONE`` for null.
+    ``index`` has these indices, ``NONE`` for null.
     """
 
     values: list[str]
-    place: Ints
+    index: Ints
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> _Text:
         """Return the column of ``texts`` at the indices ``codes``, of which ``NONE`` is null."""
         there = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in there.tolist()})
-        place_of = {text: place for place, text in enumerate(values)}
-        places = np.full(len(texts) + 1, NONE, dtype=np.int64)
-        places[there] = [place_of[texts[code]] for code in there.tolist()]
-        return _Text(values, places[codes])
+        index_of = {text: index for index, text in enumerate(values)}
+        indices = np.full(len(texts) + 1, NONE, dtype=np.int64)
+        indices[there] = [index_of[texts[code]] for code in there.tolist()]
+        return _Text(values, indices[codes])
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The events that the table counts, in groups ("sorts") with equal rank, device and texts.
+    """The events that the table counts, in buckets with equal rank, device and texts.
 
-    ``sort`` and ``ns`` have one entry per event: its group and its time. The other fields have one
-    entry per group: rank, device, texts, number of events, number of events in steps.
+    ``bucket`` and ``ns`` have one entry per event: its bucket and its time. The other fields have
+    one entry per bucket: rank, device, texts, number of events, number of events in steps.
     """
 
-    sort: Ints
+    bucket: Ints
     ns: Ints
     rank: Ints
     device: Ints
@@ -144,20 +144,20 @@ class _Work:
     in_steps: Ints
 
     @property
-    def sort_ns(self) -> Ints:
-        """Return the total time of the events of each group ("sort")."""
+    def bucket_ns(self) -> Ints:
+        """Return the total time of the events of each bucket."""
         total_ns = np.zeros(len(self.count), dtype=np.int64)
-        np.add.at(total_ns, self.sort, self.ns)
+        np.add.at(total_ns, self.bucket, self.ns)
         return total_ns
 
 
 def _work(events: Packed) -> _Work:
     """Return the activities, and the ops that compute in ranks without activities."""
-    computing = sorts(events).computing
+    computing = event_types(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
-    ns, places, keys = [own[:0]], [np.empty(0, np.int32)], [[np.empty(0, np.int64)] * 9]
-    sort_count = 0
+    ns, indices, keys = [own[:0]], [np.empty(0, np.int32)], [[np.empty(0, np.int64)] * 9]
+    bucket_count = 0
     for piece in events.pieces():
         role = roles[events.codes("kind", piece)]
         of_work = role == _ACTIVITY
@@ -166,14 +166,14 @@ def _work(events: Packed) -> _Work:
         rows = np.flatnonzero(of_work)
         if not len(rows):
             continue
-        of, sorts_here = _sorts_of(events, piece, rows)
+        of, buckets_here = _buckets_of(events, piece, rows)
         ns.append(own[piece][rows])
-        places.append((of + sort_count).astype(np.int32))
-        keys.append(sorts_here)
-        sort_count += len(sorts_here[0])
+        indices.append((of + bucket_count).astype(np.int32))
+        keys.append(buckets_here)
+        bucket_count += len(buckets_here[0])
     rank, device, *codes, count, in_steps = (np.concatenate(c) for c in zip(*keys, strict=True))
     texts = [_Text.of(events.texts(n), c) for n, c in zip(_ALL_TEXTS, codes, strict=True)]
-    return _Work(np.concatenate(places), np.concatenate(ns), rank, device, texts, count, in_steps)
+    return _Work(np.concatenate(indices), np.concatenate(ns), rank, device, texts, count, in_steps)
 
 
 def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
@@ -182,14 +182,14 @@ def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
     ``computing`` are the ranks whose ops compute on the host.
     """
     of_rank = np.isin(events.ints("rank", piece), computing)
-    return np.asarray(of_rank & events.known("category", piece), dtype=np.bool_)
+    return np.asarray(of_rank & events.has_value("category", piece), dtype=np.bool_)
 
 
-def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return the group ("sort") of each of ``rows``, and the columns of the groups.
+def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
+    """Return the bucket of each of ``rows``, and the columns of the buckets.
 
-    A group has events with the same rank, device and texts (``_ALL_TEXTS``). The columns are these,
-    the number of events, and the number of events in steps.
+    A bucket has events with the same rank, device and texts (``_ALL_TEXTS``). The columns are
+    these, the number of events, and the number of events in steps.
     """
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
@@ -197,7 +197,7 @@ def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints
     count = np.bincount(of)
     first = np.empty(len(count), dtype=np.int64)
     first[of[::-1]] = np.arange(len(of))[::-1]
-    in_steps = np.bincount(of[events.known("step", piece)[rows]], minlength=len(count))
+    in_steps = np.bincount(of[events.has_value("step", piece)[rows]], minlength=len(count))
     return of, [*(key[first] for key in keys), count, in_steps]
 
 
@@ -227,15 +227,15 @@ class _Spent:
 
     def percentile_ns(self, share: int) -> Ints:
         """Return the percentile ``share`` (0–100) of each group, nearest rank."""
-        place = np.maximum(-(-self._count * share // 100), 1)
-        return np.asarray(self._ns[self._ends - self._count + place - 1], dtype=np.int64)
+        index = np.maximum(-(-self._count * share // 100), 1)
+        return np.asarray(self._ns[self._ends - self._count + index - 1], dtype=np.int64)
 
 
 def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
     """Return the times sorted by group and then by length, and the end index of each group."""
     ends = np.cumsum(np.bincount(group)).astype(np.int64)
     span = int(ns.max(initial=0)) + 1
-    if span * (len(ends) + 1) >= _ROOM:
+    if span * (len(ends) + 1) >= _INT64_RANGE:
         return ns[np.lexsort((ns, group))].astype(np.int64), ends
     both = group.astype(np.int64) * span + ns
     both.sort()
@@ -247,23 +247,23 @@ def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
 
     If several rules decided for equally many events, it is the last one in alphabetical order.
     """
-    each = Groups(group.of, rule.place)
-    of, place = group.of[each.first], rule.place[each.first]
-    most_last = np.lexsort((place, each.sums(count), of))
+    each = Groups(group.of, rule.index)
+    of, index = group.of[each.first], rule.index[each.first]
+    most_last = np.lexsort((index, each.sums(count), of))
     last = np.append(np.diff(of[most_last]) > 0, True)[: len(of)]
-    return texts_at(rule.values, place[most_last[last]])
+    return texts_at(rule.values, index[most_last[last]])
 
 
-def _launch_configs(group: Groups, config: _Text, sort_ns: Ints) -> tuple[pa.Array, pa.Array]:
+def _launch_configs(group: Groups, config: _Text, bucket_ns: Ints) -> tuple[pa.Array, pa.Array]:
     """Return for each group the number of launch configurations, and the one with the most time.
 
     If several have the same time, it is the first one in alphabetical order.
     """
-    known = np.flatnonzero(config.place != NONE)
-    each = Groups(group.of[known], config.place[known])
-    of, place = group.of[known][each.first], config.place[known][each.first]
-    most_last = np.lexsort((-place, each.sums(sort_ns[known]), of))
+    known = np.flatnonzero(config.index != NONE)
+    each = Groups(group.of[known], config.index[known])
+    of, index = group.of[known][each.first], config.index[known][each.first]
+    most_last = np.lexsort((-index, each.sums(bucket_ns[known]), of))
     chosen = np.full(group.count, NONE)
-    chosen[of[most_last]] = place[most_last]
+    chosen[of[most_last]] = index[most_last]
     number = np.bincount(of, minlength=group.count)
     return where_known(number, number > 0), texts_at(config.values, chosen)

@@ -23,8 +23,8 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     Choice,
     Layer,
     algorithm,
+    algorithms_of_kernels,
     gpu_of,
-    seen_in,
 )
 from lstmprof.breakdown.recurrent.ladder import RUNGS, Work, floor_ns, standing, works
 from lstmprof.breakdown.recurrent.network import Network
@@ -196,7 +196,7 @@ def _members(events: EventTable, info: RunInfo) -> Iterator[_Member]:
     calls = recurrent_calls(events)
     forward, backward = owners(events, calls)
     passes = _passes_of(events, calls, forward, backward, info)
-    persistent = [bool(p.forward and set(p.forward.seen) - {STANDARD}) for p in passes]
+    persistent = [bool(p.forward and set(p.forward.possible) - {STANDARD}) for p in passes]
     times = spent(events, forward, backward, len(calls))
     columns = (calls, times, passes, works(events, calls, forward, persistent))
     return itertools.starmap(_Member, zip(*columns, strict=True))
@@ -273,11 +273,11 @@ def _share(
 class Pass:
     """The forward or backward pass of a cuDNN call: algorithm requested, and algorithms that ran.
 
-    ``seen`` is empty if the names of the kernels do not show the algorithm.
+    ``possible`` is empty if the names of the kernels do not show the algorithm.
     """
 
-    asked: Choice
-    seen: tuple[str, ...]
+    requested: Choice
+    possible: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ def _passes(
         own = rows[slice(*np.searchsorted(owner[rows], [number, number + 1]))]
         gpu = gpu_of(info.device_facts.get(str(int(device[own[0]]))))
         kernels = [texts[code] for code in np.unique(names[own]).tolist()]
-        yield number, Pass(algorithm(layer, gpu, forward), seen_in(kernels))
+        yield number, Pass(algorithm(layer, gpu, forward), algorithms_of_kernels(kernels))
 
 
 def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
@@ -351,10 +351,10 @@ def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
     )
     row: dict[str, str | None] = {}
     for prefix, some in ways:
-        asked = some[0].asked if some else None
-        seen = dict.fromkeys(name for one in some for name in one.seen)
-        unmet = [f"{r.algorithm}: {r.need}" for r in asked.refusals] if asked else []
-        row[f"{prefix}algorithm"] = asked.algorithm if asked else None
-        row[f"{prefix}algorithm_seen"] = " or ".join(seen) or None
+        requested = some[0].requested if some else None
+        possible = dict.fromkeys(name for one in some for name in one.possible)
+        unmet = [f"{r.algorithm}: {r.need}" for r in requested.refusals] if requested else []
+        row[f"{prefix}algorithm"] = requested.algorithm if requested else None
+        row[f"{prefix}algorithm_seen"] = " or ".join(possible) or None
         row[f"{prefix}algorithm_unmet"] = "; ".join(unmet) or None
     return row

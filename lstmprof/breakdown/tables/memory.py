@@ -5,8 +5,8 @@
     allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value is valid until the next
     spans        [    step 1    )[ step 2 )  peak: the largest value in a span
 
-Reads the counters batch by batch. For each time interval between the borders of spans ("stretch"),
-it keeps only peaks and sums.
+Reads the counters batch by batch. For each time interval between the borders of spans, it keeps
+only peaks and sums.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
 
 _Rank = int | None
 #: (rank, device, allocator, line of code)
-_Whose = tuple[_Rank, int | None, str | None, str | None]
+_Owner = tuple[_Rank, int | None, str | None, str | None]
 _Floats = NDArray[np.float64]
 _Parts = Sequence[slice]
 _TOTALS = (ALLOCATED, RESERVED)
@@ -110,11 +110,11 @@ def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Windo
             spans[window.rank].append(_Span(window.step, None, *ends))
     for rank, span in _phases(events):
         spans[rank].append(span)
-    places = _counted(counters, {rank: _borders(of_rank) for rank, of_rank in spans.items()})
+    memories = _counted(counters, {rank: _borders(of_rank) for rank, of_rank in spans.items()})
     rows = [
         {"rank": rank, "device": device, "allocator": allocator, "line": line, **row}
-        for (rank, device, allocator, line), of_place in places.items()
-        for row in _rows([*of_place.values()], spans[rank] if line is None else [])
+        for (rank, device, allocator, line), by_process in memories.items()
+        for row in _rows([*by_process.values()], spans[rank] if line is None else [])
     ]
     rows.sort(key=_order)
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
@@ -132,10 +132,12 @@ def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
     A phase's time interval begins with its first host event, and ends with its last host event or
     when the next phase begins.
     """
-    rows = np.flatnonzero(events.known("phase") & events.known("step") & ~events.known("device"))
+    rows = np.flatnonzero(
+        events.has_value("phase") & events.has_value("step") & ~events.has_value("device")
+    )
     if not len(rows):
         return
-    ranked = events.known("rank")[rows]
+    ranked = events.has_value("rank")[rows]
     rank = np.where(ranked, events.values("rank")[rows].astype(np.int64), UNKNOWN)
     order = np.argsort(rank, kind="stable")
     rows, rank = rows[order], rank[order]
@@ -163,42 +165,42 @@ def _borders(spans: Sequence[_Span]) -> Ints:
     return np.unique(np.concatenate([ns for span in spans for ns in (span.start_ns, span.end_ns)]))
 
 
-_Places = dict[_Whose, dict[int | None, "_Place"]]
+_Memories = dict[_Owner, dict[int | None, "_ProcessMemory"]]
 
 
-def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Places:
+def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Memories:
     """Return {(rank, device, allocator, line): {process: its memory}}.
 
     ``borders`` are the times between which memory is summed, by rank.
     """
-    places: _Places = defaultdict(dict)
+    memories: _Memories = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
         line = series.name.removeprefix(ALLOCATED_BY)
         is_line = line != series.name
         if is_line or series.name in _NAMES:
             of_rank = no_border if is_line else borders.get(series.rank, no_border)
-            whose = series.rank, series.device, series.allocator, line if is_line else None
-            place = places[whose].setdefault(series.pid, _Place())
-            stretch = np.searchsorted(of_rank, time_ns, side="right")
-            place.add(ALLOCATED if is_line else series.name, time_ns, stretch, values)
-    return places
+            owner = series.rank, series.device, series.allocator, line if is_line else None
+            memory = memories[owner].setdefault(series.pid, _ProcessMemory())
+            interval = np.searchsorted(of_rank, time_ns, side="right")
+            memory.add(ALLOCATED if is_line else series.name, time_ns, interval, values)
+    return memories
 
 
-class _Place:
+class _ProcessMemory:
     """The memory of one device, allocator and process, in each time interval between borders."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
         self._first: dict[str, tuple[int, float]] = {}
 
-    def add(self, name: str, time_ns: Ints, stretch: Ints, values: _Floats) -> None:
+    def add(self, name: str, time_ns: Ints, interval: Ints, values: _Floats) -> None:
         """Add values of the counter ``name``, which must be later than the values added before.
 
-        ``stretch`` has for each value the number of its time interval.
+        ``interval`` has for each value the number of its time interval.
         """
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
-        first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1]))
+        first = np.flatnonzero(np.append(True, interval[1:] != interval[:-1]))
         if name == CHANGE:
             freed = values < 0
             each = (values > 0, np.where(freed, 0, values), freed, np.where(freed, -values, 0))
@@ -206,9 +208,9 @@ class _Place:
         else:
             last = np.append(first[1:], len(values)) - 1
             sums = np.stack([np.maximum.reduceat(values, first), values[last]])
-        self._parts[name].append((stretch[first], sums))
+        self._parts[name].append((interval[first], sums))
 
-    def saw(self, parts: _Parts) -> bool:
+    def has_values(self, parts: _Parts) -> bool:
         """Return whether a counter has a value in one of the time intervals ``parts``."""
         return any(first < end for name in self._parts for first, end in self._within(name, parts))
 
@@ -218,7 +220,7 @@ class _Place:
         return float(
             np.fmax.reduce(
                 [
-                    np.fmax.reduce(most[first:end], initial=self._held(name, first))
+                    np.fmax.reduce(most[first:end], initial=self._last_before(name, first))
                     for first, end in self._within(name, parts)
                 ]
             )
@@ -231,7 +233,7 @@ class _Place:
             return float(changes[1] - changes[3])
         return float(
             sum(
-                self._held(ALLOCATED, end) - self._held(ALLOCATED, first)
+                self._last_before(ALLOCATED, end) - self._last_before(ALLOCATED, first)
                 for first, end in self._within(ALLOCATED, parts)
             )
         )
@@ -257,8 +259,8 @@ class _Place:
         """
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
-            stretches, values = zip(*added, strict=True)
-            joined[name] = np.concatenate(stretches), np.concatenate(values, axis=1)
+            intervals, values = zip(*added, strict=True)
+            joined[name] = np.concatenate(intervals), np.concatenate(values, axis=1)
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
@@ -266,14 +268,14 @@ class _Place:
 
         The indices are those of the intervals of the counter ``name``.
         """
-        stretch, _ = self._joined[name]
-        ends = np.searchsorted(stretch, [(part.start, part.stop) for part in parts])
+        interval, _ = self._joined[name]
+        ends = np.searchsorted(interval, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
 
-    def _held(self, name: str, place: int) -> float:
-        """Return the counter's last value before the time interval with the index ``place``."""
+    def _last_before(self, name: str, index: int) -> float:
+        """Return the counter's last value before the time interval with the index ``index``."""
         _, (_, last) = self._joined[name]
-        return float(last[place - 1]) if place else self._before(name)
+        return float(last[index - 1]) if index else self._before(name)
 
     def _before(self, name: str) -> float:
         """Return the allocated bytes before the first recorded allocation; NaN if unknown."""
@@ -283,7 +285,7 @@ class _Place:
         return total[1] - change[1]
 
 
-def _rows(processes: Sequence[_Place], spans: Sequence[_Span]) -> Iterator[dict[str, Any]]:
+def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterator[dict[str, Any]]:
     borders = _borders(spans)
     yield {"step": None, "phase": None, **_sizes_of(processes, [slice(0, len(borders) + 1)])}
     for span in sorted(spans, key=lambda s: (s.step, s.phase is not None, s.start_ns[0])):
@@ -294,17 +296,17 @@ def _rows(processes: Sequence[_Place], spans: Sequence[_Span]) -> Iterator[dict[
         yield {"step": span.step, "phase": span.phase, **_sizes_of(processes, parts)}
 
 
-def _sizes_of(processes: Sequence[_Place], parts: _Parts) -> dict[str, int | None]:
+def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
     """Return the size columns for the time intervals ``parts``.
 
     They are summed or maximised over the processes with values in these intervals.
     """
-    there = [place for place in processes if place.saw(parts)] or processes
+    there = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
-        np.fmax.reduce([place.peak(name, parts) for place in there]) for name in _TOTALS
+        np.fmax.reduce([process.peak(name, parts) for process in there]) for name in _TOTALS
     )
-    grown = sum(place.grown(parts) for place in there)
-    of_each = [sums for place in there if (sums := place.changes(parts)) is not None]
+    grown = sum(process.grown(parts) for process in there)
+    of_each = [sums for process in there if (sums := process.changes(parts)) is not None]
     changes = np.sum(of_each, axis=0).tolist() if of_each else [np.nan] * 4
     numbers = (allocated, reserved, grown, *changes)
     return {

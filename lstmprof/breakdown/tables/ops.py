@@ -272,7 +272,7 @@ MODULE_SCHEMA = schema(MODULE_COLUMNS)
 
 def modules(events: EventTable, windows: list[Window]) -> pa.Table:
     """Return one row per rank, sort and name; ``MODULE_SCHEMA``."""
-    tables = [_of_sort(events, place) for place in range(len(SORTS))]
+    tables = [_modules_of_sort(events, place) for place in range(len(SORTS))]
     return pa.concat_tables(tables)
 
 
@@ -285,7 +285,7 @@ def sort_of_frames(events: EventTable) -> Ints:
     return np.where(thread_ids(events) == NONE, NONE, sort).astype(np.int64)
 
 
-def _of_sort(events: EventTable, sort: int) -> pa.Table:
+def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     is_frame = sort_of_frames(events) == sort
     rows, parent = np.flatnonzero(is_frame), events.rows_named("parent_id")
     grouped = _Grouped(events, rows, events.texts("name")[0])
@@ -358,6 +358,6 @@ def _at(values: Ints, rows: Ints) -> Ints:
     return result
 
 
-def _add(sums: Ints, places: Ints, amounts: Ints) -> None:
-    known = places != NONE
-    np.add.at(sums, places[known], amounts[known])
+def _add(sums: Ints, rows: Ints, amounts: Ints) -> None:
+    known = rows != NONE
+    np.add.at(sums, rows[known], amounts[known])

@@ -131,14 +131,15 @@ COLLECTIVE_SCHEMA = schema(COLLECTIVE_COLUMNS)
 class _Calls:
     """The kernels of collectives; arrays have one entry per kernel, sorted by start.
 
-    ``lane`` is the number of the kernel's rank and device, from 0; ``lanes`` is how many there are.
-    ``in_step`` is True for kernels that a step launched, and for all kernels if no step is marked.
+    ``device`` is the number of the kernel's rank and device, from 0; ``devices`` is how many there
+    are. ``in_step`` is True for kernels that a step launched, and for all kernels if no step is
+    marked.
     """
 
     row: Ints
     in_step: Flags
-    lane: Ints
-    lanes: int
+    device: Ints
+    devices: int
     start_ns: Ints
     end_ns: Ints
 
@@ -155,14 +156,14 @@ _BUS = {"all_reduce": 2} | dict.fromkeys(
 )
 
 
-def collectives(held: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Table:
+def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Table:
     """Return one row per collective and device that took part, by rank, device and time."""
-    kernels = np.flatnonzero(held.is_kind("kernel"))
-    events = held.table(_PER_KERNEL, kernels)
+    kernels = np.flatnonzero(packed.is_kind("kernel"))
+    events = packed.table(_PER_KERNEL, kernels)
     calls = _calls(events, windows)
-    messages = _messages(held, kernels[calls.row], info)
+    messages = _messages(packed, kernels[calls.row], info)
     groups = [message.process_group or "" for message in messages]
-    matches = _matches(calls, *_alike(events, calls, groups))
+    matches = _matches(calls, *_counterparts(events, calls, groups))
     rank, device = (events.ints(c, UNKNOWN)[calls.row] for c in ("rank", "device"))
     waits, last, skew, number = _waits(calls, matches)
     unknown = number == NONE
@@ -212,7 +213,7 @@ class _Message:
         return bytes_per_s if times is None else bytes_per_s * times * (ranks - 1) / ranks
 
 
-def _messages(held: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
+def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
     """Return what each of ``rows`` (kernels of collectives) moves.
 
     The profile records it for the kernel, or as the inputs of the range ("nccl:…") in which PyTorch
@@ -220,24 +221,24 @@ def _messages(held: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
     """
     if not len(rows):
         return []
-    launch = held.rows_named("launch_id")[rows]
-    around = np.where(launch == NONE, NONE, held.rows_named("parent_id")[launch])
+    launch = packed.rows_named("launch_id")[rows]
+    around = np.where(launch == NONE, NONE, packed.rows_named("parent_id")[launch])
     alone = Counter(around.tolist())
     known = np.unique(around[around != NONE])
-    ranges = held.table(("event_id", "name", "shapes", "dtypes"), known).to_pylist()
+    ranges = packed.table(("event_id", "name", "shapes", "dtypes"), known).to_pylist()
     range_of = dict(zip(known.tolist(), ranges, strict=True))
     group = group_size(info)
     messages = []
-    kernels = held.table(("event_id", "name", "launch_config"), rows).to_pylist()
-    for kernel, place in zip(kernels, around.tolist(), strict=True):
+    kernels = packed.table(("event_id", "name", "launch_config"), rows).to_pylist()
+    for kernel, range_ in zip(kernels, around.tolist(), strict=True):
         config = launch_config.read(kernel["launch_config"] or "") or launch_config.LaunchConfig()
-        inputs = range_of.get(place, {})
+        inputs = range_of.get(range_, {})
         is_recorded = str(inputs.get("name")).startswith("nccl:")
         operation = config.operation or (operation_of(inputs["name"]) if is_recorded else None)
         operation = operation or operation_of(kernel["name"])
         ranks = config.group_size or group
         moved = config.message_bytes
-        if moved is None and is_recorded and alone[place] == 1:
+        if moved is None and is_recorded and alone[range_] == 1:
             moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
             if operation == "all_gather" and moved is not None:
                 moved = None if ranks is None else moved * ranks
@@ -286,12 +287,12 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     marked = any(window.step is not None for window in windows)
     in_step = (events.ints("step", UNKNOWN)[rows] != UNKNOWN) | (not marked)
-    lane = numbered(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
-    lanes = int(lane.max(initial=-1)) + 1
-    return _Calls(rows, in_step, lane, lanes, events.start_ns[rows], events.end_ns[rows])
+    device = numbered(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
+    devices = int(device.max(initial=-1)) + 1
+    return _Calls(rows, in_step, device, devices, events.start_ns[rows], events.end_ns[rows])
 
 
-def _alike(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
+def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
     """Return two codes for each call: one of its possible counterparts, one of its process group.
 
     Calls on other devices are counterparts if they have the same code: the same step, name, process
@@ -299,16 +300,16 @@ def _alike(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[In
     group is ``NONE``.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
-    place = np.zeros(len(stream), dtype=np.int64)
-    of_lane = Groups(calls.lane).members()
-    streams = [np.unique(stream[members]) for members in of_lane]
+    position = np.zeros(len(stream), dtype=np.int64)
+    of_device = Groups(calls.device).members()
+    streams = [np.unique(stream[members]) for members in of_device]
     if len({len(of) for of in streams}) == 1:
-        for members, of in zip(of_lane, streams, strict=True):
-            place[members] = np.searchsorted(of, stream[members])
+        for members, of in zip(of_device, streams, strict=True):
+            position[members] = np.searchsorted(of, stream[members])
     step = events.ints("step", UNKNOWN)[calls.row]
     codes = {group: code for code, group in enumerate(dict.fromkeys(filter(None, groups)))}
     group = np.array([codes.get(name, NONE) for name in groups], dtype=np.int64)
-    return numbered(step, place, group, events.texts("name")[0][calls.row]), group
+    return numbered(step, position, group, events.texts("name")[0][calls.row]), group
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
@@ -316,21 +317,21 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
     There is one array for each set of devices that communicate; a device here is one of one rank.
     """
-    of_lanes: dict[tuple[int, ...], list[Ints]] = {}
-    everywhere = np.arange(calls.lanes)
-    lanes_of = {
-        number: np.unique(calls.lane[group == number]) for number in np.unique(group).tolist()
+    of_devices: dict[tuple[int, ...], list[Ints]] = {}
+    everywhere = np.arange(calls.devices)
+    devices_of = {
+        number: np.unique(calls.device[group == number]) for number in np.unique(group).tolist()
     }
     for members in Groups(alike).members():
         members = members[calls.in_step[members]]
         number = int(group[members[0]]) if len(members) else NONE
-        lanes = everywhere if number == NONE else lanes_of[number]
-        counts = np.bincount(calls.lane[members], minlength=calls.lanes)[lanes]
-        if len(lanes) > 1 and counts[0] and (counts == counts[0]).all():
-            by_lane = members[np.argsort(calls.lane[members], kind="stable")]
-            rows = by_lane.reshape(len(lanes), counts[0]).T
-            of_lanes.setdefault(tuple(lanes.tolist()), []).append(rows)
-    together = [np.concatenate(rows) for rows in of_lanes.values()]
+        devices = everywhere if number == NONE else devices_of[number]
+        counts = np.bincount(calls.device[members], minlength=calls.devices)[devices]
+        if len(devices) > 1 and counts[0] and (counts == counts[0]).all():
+            by_device = members[np.argsort(calls.device[members], kind="stable")]
+            rows = by_device.reshape(len(devices), counts[0]).T
+            of_devices.setdefault(tuple(devices.tolist()), []).append(rows)
+    together = [np.concatenate(rows) for rows in of_devices.values()]
     return [rows[np.argsort(rows[:, 0])] for rows in together]
 
 
@@ -366,9 +367,9 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
     computing = np.flatnonzero(computes)
     rows = np.concatenate([calls.row, computing])  # of each device, its calls first
-    place = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
+    of_device = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
     overlapped = np.zeros(len(calls.row), dtype=np.int64)
-    for members in place.members():
+    for members in of_device.members():
         own = members[: np.searchsorted(members, len(calls.row))]
         if len(own):
             at = rows[members[len(own) :]]
@@ -435,7 +436,7 @@ COLUMNS = (
 )
 SCHEMA = schema(COLUMNS)
 
-_Place = tuple[int | None, int | None]
+_RankDevice = tuple[int | None, int | None]
 _Rows = Sequence[dict[str, Any]]
 _Key = TypeVar("_Key", bound=Hashable)
 _Member = TypeVar("_Member")
@@ -443,23 +444,23 @@ _Member = TypeVar("_Member")
 
 def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
     """Return one row per rank and device, from the ledger and the collectives; ``SCHEMA``."""
-    spent: dict[_Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+    spent: dict[_RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
     calls = collectives.to_pylist()
-    of_rank, of_place = _by(windows, lambda window: window.rank), _by(calls, _place)
+    of_rank, of_device = _by(windows, lambda window: window.rank), _by(calls, _rank_device)
     rows = [
-        _times(place, parts, of_rank[place[0]], of_place.get(place, []))
-        for place, parts in spent.items()
+        _times(rank_device, parts, of_rank[rank_device[0]], of_device.get(rank_device, []))
+        for rank_device, parts in spent.items()
     ]
     mean = sum(row["work_ns"] for row in rows) / max(len(rows), 1)
     arrivals = in_common(calls)
     steps = compared_steps(calls, arrivals, windows)
-    own, late = _by(arrivals, _place), _by(arrivals, _last_place)
+    own, late = _by(arrivals, _rank_device), _by(arrivals, _last_rank_device)
     for row in rows:
         row["imbalance_share"] = row["work_ns"] / mean - 1 if len(rows) > 1 and mean else None
-        place = _place(row)
-        row |= _lateness(own.get(place, []), late.get(place, []), len(own) - 1, steps)
+        rank_device = _rank_device(row)
+        row |= _lateness(own.get(rank_device, []), late.get(rank_device, []), len(own) - 1, steps)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -471,16 +472,16 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
     return grouped
 
 
-def _place(row: Mapping[str, Any]) -> _Place:
+def _rank_device(row: Mapping[str, Any]) -> _RankDevice:
     return row["rank"], row["device"]
 
 
-def _last_place(row: Mapping[str, Any]) -> _Place:
+def _last_rank_device(row: Mapping[str, Any]) -> _RankDevice:
     return row["last_rank"], row["last_device"]
 
 
 def _times(
-    place: _Place, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
+    rank_device: _RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
     """Return the times of a rank and device in its steps; ``calls`` are its collectives."""
     lengths = [window.end_ns - window.start_ns for window in own]
@@ -490,13 +491,13 @@ def _times(
     communicates = _collective_ns(own, calls)
     steps = len(own)
     return {
-        "rank": place[0],
-        "device": place[1],
+        "rank": rank_device[0],
+        "device": rank_device[1],
         "steps": steps,
         "step_ns": sum(lengths) / steps,
         "longest_step_ns": max(lengths),
         "busy_ns": busy / steps,
-        "waits_for_host_ns": None if place[1] is None else waits_for_host_ns(idle) / steps,
+        "waits_for_host_ns": None if rank_device[1] is None else waits_for_host_ns(idle) / steps,
         "work_ns": (busy - exposed) / steps,
         "collective_ns": communicates / steps,
         "exposed_ns": exposed / steps,
@@ -523,10 +524,10 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
     in collectives whose kernels do not end together: then the ranks communicate in groups.
     """
     of_number = Counter(row["collective"] for row in calls if row["collective"] is not None)
-    lanes = len({_place(row) for row in calls})
+    devices = len({_rank_device(row) for row in calls})
     longest: Counter[int] = Counter()
     for row in calls:
-        if of_number[number := row["collective"]] == lanes:
+        if of_number[number := row["collective"]] == devices:
             longest[number] = max(longest[number], row["waits_ns"])
     mean_ns = longest.total() / max(len(longest), 1)
     agree = [
@@ -563,9 +564,9 @@ def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)
-    waits: Counter[_Place] = Counter()
+    waits: Counter[_RankDevice] = Counter()
     for row in own:
-        waits[_last_place(row)] += row["waits_ns"]
+        waits[_last_rank_device(row)] += row["waits_ns"]
     longest, waited_ns = max(waits.items(), key=lambda item: item[1])
     whom = longest if waited_ns else (None, None)
     values = (

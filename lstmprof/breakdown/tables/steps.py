@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.host import computing, merged_lanes
+from lstmprof.breakdown.host import computing, merged_threads
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups, heads, ratio
@@ -57,12 +57,12 @@ def steps(events: EventTable, windows: list[Window]) -> pa.Table:
     tables = [
         lane
         for rank in dict.fromkeys(w.rank for w in windows)
-        for lane in _of_rank(events, rank, [w for w in windows if w.rank == rank])
+        for lane in _rank_steps(events, rank, [w for w in windows if w.rank == rank])
     ]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
-def _of_rank(events: EventTable, rank: int | None, windows: list[Window]) -> Iterator[pa.Table]:
+def _rank_steps(events: EventTable, rank: int | None, windows: list[Window]) -> Iterator[pa.Table]:
     in_rank = events.ints("rank", UNKNOWN) == (UNKNOWN if rank is None else rank)
     activity = in_rank & events.is_kind(*ACTIVITY_KINDS)
     device = events.ints("device", UNKNOWN)
@@ -84,7 +84,7 @@ def _of_rank(events: EventTable, rank: int | None, windows: list[Window]) -> Ite
 def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -> Ints:
     """Return for each step the ns in which at least one host thread of ``rank`` computed."""
     computes = computing(events)
-    lane = merged_lanes(events, rank, computes, state_codes(events))
+    lane = merged_threads(events, rank, computes, state_codes(events))
     at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
     opens, closes = _array([w.start_ns for w in windows]), _array([w.end_ns for w in windows])
     return Covered(lane.start_ns[at_work], lane.end_ns[at_work]).within(opens, closes)

@@ -68,20 +68,20 @@ def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
             "--versions excludes --with and --era", "omit --versions, or omit the others"
         )
     if wish.versions:
-        return [_of_version(row, version, wish.python) for version in wish.versions]
+        return [_interpreter_for_version(row, version, wish.python) for version in wish.versions]
     if wish.packages or wish.era:
         label = "+".join([*([wish.era] if wish.era else []), *wish.packages])
         era = wish.era or _rows_era(row, wish.packages)
-        return [_of_environment(row, wish.packages, era, wish.python, label)]
+        return [_environment_interpreter(row, wish.packages, era, wish.python, label)]
     if wish.python:
         python_at(wish.python)  # raises an error if it does not run
         return [Interpreter(shutil.which(wish.python) or wish.python)]
     if row.era and not _has(eras.find(row.era)):
-        return [_of_environment(row, (), row.era, None, "")]
+        return [_environment_interpreter(row, (), row.era, None, "")]
     return [Interpreter()]
 
 
-def _of_version(row: Implementation, version: str, python: str | None) -> Interpreter:
+def _interpreter_for_version(row: Implementation, version: str, python: str | None) -> Interpreter:
     """Return the interpreter for a version of the row's framework, or for ``package==version``."""
     wanted = version if "=" in version else f"{framework_package(row)}=={version}"
     version_wanted = eras.version_of(wanted)
@@ -91,8 +91,8 @@ def _of_version(row: Implementation, version: str, python: str | None) -> Interp
         )
     if python is None and version_wanted == _installed(eras.package_of(wanted)):
         return Interpreter(label=_label(wanted), version=_framework_version(row, [wanted]))
-    packages = [wanted, *_beside(row, wanted)]
-    return _of_environment(row, packages, _rows_era(row, [wanted]), python, wanted)
+    packages = [wanted, *_more_packages(row, wanted)]
+    return _environment_interpreter(row, packages, _rows_era(row, [wanted]), python, wanted)
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
@@ -104,7 +104,7 @@ def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
     return row.era if names else None
 
 
-def _beside(row: Implementation, wanted: str) -> list[str]:
+def _more_packages(row: Implementation, wanted: str) -> list[str]:
     """Return the packages to install with ``wanted``: those that the row imports and that neither
     ``wanted`` nor the row's era brings.
     """
@@ -122,7 +122,7 @@ def _beside(row: Implementation, wanted: str) -> list[str]:
     return [p for p in dict.fromkeys((framework, library)) if p and p != package]
 
 
-def _of_environment(
+def _environment_interpreter(
     row: Implementation, packages: Sequence[str], era: str | None, python: str | None, label: str
 ) -> Interpreter:
     try:

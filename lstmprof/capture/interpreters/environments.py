@@ -64,8 +64,8 @@ def python_at(path: str) -> Python:
     Raises:
         UsageError: it does not exist, does not run, or is too old for a worker.
     """
-    place = shutil.which(path)
-    python = _answer(place) if place else None
+    found = shutil.which(path)
+    python = _ask(found) if found else None
     if python is None:
         raise UsageError(f"{path}: no such interpreter", "give the path of a Python interpreter")
     if version_numbers(python.version) < OLDEST:
@@ -90,7 +90,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
         return this
     searched = os.environ.get("PATH"), os.environ.get("PYENV_ROOT")
     for version in versions:
-        python = found(version, searched)
+        python = find_python(version, searched)
         if python:
             return python
     raise CaptureError(
@@ -101,12 +101,12 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 
 
 @functools.cache
-def found(version: str, searched: tuple[str | None, str | None]) -> Python | None:
+def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Return the first interpreter of a minor version such as ``3.7``, or None.
 
     ``searched`` (PATH and PYENV_ROOT) is unused: it makes the function's cache depend on them.
     """
-    answers = (_answer(place) for place in _places(version))
+    answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
 
 
@@ -115,7 +115,7 @@ def _any_of(versions: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _places(version: str) -> Iterator[str]:
+def _candidates(version: str) -> Iterator[str]:
     """Yield paths at which an interpreter of a minor version may be; pyenv's newest first."""
     if on_path := shutil.which(f"python{version}"):
         yield on_path
@@ -127,9 +127,9 @@ def _places(version: str) -> Iterator[str]:
         yield from _output([uv, "python", "find", "--no-python-downloads", version])
 
 
-def _answer(place: str) -> Python | None:
+def _ask(path: str) -> Python | None:
     """Ask the interpreter at ``place`` for its version and path; return None if it does not run."""
-    answer = _output([place, "-c", _ASK])
+    answer = _output([path, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
 
@@ -155,7 +155,7 @@ class Environment:
     disk_mb: int | None = None
 
     @property
-    def place(self) -> Path:
+    def folder(self) -> Path:
         """Return the environment's folder, named by a hash of the packages and the interpreter."""
         what = json.dumps([self.python.path, *self.packages])
         return self.cache / hashlib.sha256(what.encode()).hexdigest()[:16]
@@ -163,12 +163,12 @@ class Environment:
     @property
     def interpreter(self) -> Path:
         """Return the path of the interpreter inside the environment."""
-        return self.place / ("Scripts" if os.name == "nt" else "bin") / "python"
+        return self.folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
     @property
     def is_made(self) -> bool:
         """Return whether the environment is complete and the Python behind it still exists."""
-        return (self.place / STAMP).is_file() and self.interpreter.exists()
+        return (self.folder / STAMP).is_file() and self.interpreter.exists()
 
     @property
     def words(self) -> str:
@@ -190,12 +190,12 @@ class Environment:
         if self.is_made:
             return self.interpreter
         self.cache.mkdir(parents=True, exist_ok=True)
-        with _alone(self.place.with_suffix(".lock")):
+        with _alone(self.folder.with_suffix(".lock")):
             if not self.is_made:  # another process may have created it meanwhile
-                progress(f"installing {self.words} into {self.place}")
+                progress(f"installing {self.words} into {self.folder}")
                 # Built at its final path, because an environment cannot be moved. If this is
                 # interrupted, the stamp is missing, and the next call builds again.
-                shutil.rmtree(self.place, ignore_errors=True)
+                shutil.rmtree(self.folder, ignore_errors=True)
                 _build(self)
                 _stamp(self)
         return self.interpreter
@@ -214,7 +214,7 @@ def environment_for(
         UsageError: the interpreter or the era does not exist.
         CaptureError: this machine has no Python that the era runs with.
     """
-    known = eras.find(era) if era else eras.of_packages(packages)
+    known = eras.find(era) if era else eras.era_of_packages(packages)
     cache = cache_folder() / "environments"
     if known is None:
         return environment(packages, cache, python_at(python) if python else None)
@@ -241,24 +241,24 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _stamp(made: Environment) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=made.place, delete=False, encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile("w", dir=made.folder, delete=False, encoding="utf-8") as file:
         json.dump({"packages": list(made.packages), "python": made.python.version}, file)
-    Path(file.name).replace(made.place / STAMP)
+    Path(file.name).replace(made.folder / STAMP)
 
 
 def _build(wanted: Environment) -> None:
-    place, interpreter, python = wanted.place, str(wanted.interpreter), wanted.python.path
+    path, interpreter, python = wanted.folder, str(wanted.interpreter), wanted.python.path
     uv = shutil.which("uv")
-    if uv and _runs([uv, "venv", "--quiet", "--python", python, str(place)]) is None:
+    if uv and _runs([uv, "venv", "--quiet", "--python", python, str(path)]) is None:
         install = [uv, "pip", "install", "--quiet", "--python", interpreter]
         if _runs([*install, *wanted.packages]) is None:
             return
-        shutil.rmtree(place, ignore_errors=True)
-    fault = _runs([python, "-m", "venv", str(place)])
+        shutil.rmtree(path, ignore_errors=True)
+    fault = _runs([python, "-m", "venv", str(path)])
     pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     fault = fault or _runs([*pip, *wanted.packages])
     if fault:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
         raise CaptureError(
             f"could not install {' '.join(wanted.packages)}: {fault}",
             "check the package names and versions",

@@ -166,7 +166,7 @@ def find(name: str) -> Era:
     raise unknown_name("era", name, NAMES)
 
 
-def of_packages(packages: Sequence[str]) -> Era | None:
+def era_of_packages(packages: Sequence[str]) -> Era | None:
     """Return an era of ``packages`` and the packages that these versions need; None if ``TABLE``
     knows none of them.
 

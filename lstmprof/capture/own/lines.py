@@ -67,7 +67,7 @@ class LineSampler:
         self._over = threading.Event()
         self._looks = 0
         self._ns = self._collecting_ns = self._collection_ns = 0
-        self._seen: Counter[Tuple[_At, ...]] = collections.Counter()
+        self._counts: Counter[Tuple[_At, ...]] = collections.Counter()
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
 
     @contextlib.contextmanager
@@ -104,7 +104,7 @@ class LineSampler:
             since_ns, now_ns = self._since_ns, time.perf_counter_ns()
             frame = sys._current_frames().get(self._thread)
             if since_ns is not None and frame is not None:
-                self._seen[self._stack(frame)] += now_ns - since_ns
+                self._counts[self._stack(frame)] += now_ns - since_ns
                 self._looks += 1
                 if self._since_ns == since_ns:  # the same step is still running
                     self._since_ns = now_ns
@@ -140,7 +140,7 @@ class LineSampler:
             return None
         spent: Counter[Tuple[CodeType, int, Optional[str]]] = collections.Counter()
         impure: Set[CodeType] = set()  # functions of the script that call a framework
-        for stack, ns in self._seen.items():
+        for stack, ns in self._counts.items():
             code, last = stack[-1]
             if code not in self._globals:
                 continue

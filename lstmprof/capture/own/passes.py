@@ -87,7 +87,7 @@ class Plan:
 EARLY = Plan(warmup=1, timed=2, steps=3)
 #: Fewest steps that make a run: one that the first call of ``step()`` ends, the early warm-up and
 #: timed steps, and one profiled step.
-LEAST = 1 + EARLY.warmup + EARLY.timed + 1
+FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,7 @@ class StepPasses:
     @property
     def fewest(self) -> int:
         """Return the smallest number of steps that a training must have for a profile."""
-        least = self.plan.fewest() if self.profiler.is_outside else LEAST
+        least = self.plan.fewest() if self.profiler.is_outside else FEWEST_STEPS
         return least + self.profiler.starts_late
 
     def around_steps(self) -> Steps:

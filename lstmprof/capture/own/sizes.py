@@ -88,7 +88,7 @@ class ModuleSizes:
         for call in self._calls:
             if first <= call.step < first + count:
                 name, shapes, dtypes = (
-                    _of_cell(call) if hasattr(call.module, "weight_ih") else _of_layer(call)
+                    _cell_op(call) if hasattr(call.module, "weight_ih") else _layer_op(call)
                 )
                 yield name, shapes, dtypes, call.step - first
 
@@ -102,7 +102,7 @@ class ModuleSizes:
         return str(dtype).replace("torch.", "")
 
 
-def _of_layer(call: _LayerCall) -> OpInputs:
+def _layer_op(call: _LayerCall) -> OpInputs:
     """Return (op name, shapes, types) of ``aten::lstm`` or a similar op; its inputs are data,
     states, weights.
     """
@@ -127,7 +127,7 @@ def _of_layer(call: _LayerCall) -> OpInputs:
     return "aten::" + module.mode.lower(), shapes, dtypes
 
 
-def _of_cell(call: _LayerCall) -> OpInputs:
+def _cell_op(call: _LayerCall) -> OpInputs:
     """Return (op name, shapes, types) of ``aten::lstm_cell`` or a similar op; its inputs are data,
     state, two weights.
     """

@@ -127,7 +127,7 @@ class Watch:
         self._waits: List[int] = []
         self._typical: List[Dict[str, Any]] = []  # the log's rows of typical windows
         self._slow = 0
-        self._asked = False
+        self._requested = False
         self._profiles = 0
         self._session: Optional[Session] = None
         self._why: Optional[str] = None
@@ -193,7 +193,7 @@ class Watch:
             self._wait_ns = None
         self._began_ns = None
         self.steps += 1
-        if now_ns >= self._next_ns or self._asked:
+        if now_ns >= self._next_ns or self._requested:
             self._look(now_ns)
 
     def waited(self, ns: int) -> None:
@@ -218,7 +218,7 @@ class Watch:
 
     def abandon(self, reason: str) -> None:
         """End the watch and report why."""
-        self._tell(reason)
+        self._show(reason)
         self.close()
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class Watch:
             self._undo.pop()()
         typical = self._typical_ms()
         step = "" if typical is None else ", typically {:.3g} ms per step".format(typical)
-        self._tell("watched {} steps{}; log: {}".format(self.steps, step, self.log))
+        self._show("watched {} steps{}; log: {}".format(self.steps, step, self.log))
         self._file.close()
 
     def _begin(self) -> None:
@@ -274,7 +274,7 @@ class Watch:
             signal.signal(SIGNAL, _come_too_late)
 
     def _ask(self, number: int, frame: object) -> None:
-        self._asked = True
+        self._requested = True
 
     def _look(self, now_ns: int) -> None:
         """If the window has ended, write its row, start a profile if one is due, and begin the next
@@ -283,7 +283,7 @@ class Watch:
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
         is_due = now_ns >= self._next_ns and len(self._walls) >= LEAST_STEPS
-        if not is_due and (doing or not self._asked):
+        if not is_due and (doing or not self._requested):
             return
         row = self._write_window(doing)
         if doing is None:
@@ -293,8 +293,8 @@ class Watch:
     def _judge(self, row: Dict[str, Any]) -> None:
         typical = self._typical_ms()
         known = sum(each["steps"] for each in self._typical)
-        if self._asked:
-            self._asked = False
+        if self._requested:
+            self._requested = False
             self._start("asked", "profiled on demand at step {}".format(self.steps))
             return
         if typical is None or known < TYPICAL_STEPS or len(self._typical) < TYPICAL_WINDOWS:
@@ -326,7 +326,7 @@ class Watch:
         """
         self._occasion = occasion
         if why is not None:
-            self._tell(why)
+            self._show(why)
             self._write(occasion, step=self.steps, why=why)
         place = self._base if why is None else "{}-step-{}".format(self.place, self.steps)
         session = Session(
@@ -372,11 +372,11 @@ class Watch:
         path = str(session.path)
         why, verdict = self._why, None
         if why is None:
-            self._tell("wrote {}: a profile of typical steps".format(path))
+            self._show("wrote {}: a profile of typical steps".format(path))
         else:
             places = [path] if self._base is None else [self._base, path]
             verdict = verdict_of(places, self.writer)
-            self._tell("wrote {}; next: lstmprof diagnose {}".format(path, command_line(places)))
+            self._show("wrote {}; next: lstmprof diagnose {}".format(path, command_line(places)))
             if verdict and not self._quiet and sys.stderr is not None:
                 sys.stderr.write(verdict)
         self._write_profile(run=path, why=why, verdict=verdict)
@@ -387,7 +387,7 @@ class Watch:
         """
         if why is None:
             self._base, self._cannot_profile = None, True
-        self._tell(reason)
+        self._show(reason)
         self._write_profile(run=None, why=why, reason=reason)
 
     def _write_profile(self, **row: Any) -> None:
@@ -422,7 +422,7 @@ class Watch:
             self._file.write(json.dumps(dict({"kind": kind, "time_s": time.time()}, **row)) + "\n")
             self._file.flush()
 
-    def _tell(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         if self._quiet:
             return
         if self._live:

@@ -58,7 +58,7 @@ class Program:
             result = run(*call.args, **call.kwargs)
         finally:
             names.pop()
-        if notes:
+        if notes and self._again.count(call.function) != before:
             with contextlib.suppress(Exception):  # an argument of an unusual kind
                 self._again.called(name, call, before)
         if not names and name in self._trained_by:
@@ -228,7 +228,9 @@ def name_of(function: Any) -> str:
         code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", None) or type(function).__name__
     name = name.rpartition("<locals>.")[2]
-    return name if code is None else "{} ({})".format(name, _place(code, code.co_firstlineno))
+    return (
+        name if code is None else "{} ({})".format(name, _file_and_line(code, code.co_firstlineno))
+    )
 
 
 def caller() -> str:
@@ -236,12 +238,12 @@ def caller() -> str:
     frame: Union[Any, None] = sys._getframe(1)
     while frame is not None and frame.f_back is not None and _is_library(frame):
         frame = frame.f_back
-    return "" if frame is None else _place(frame.f_code, frame.f_lineno)
+    return "" if frame is None else _file_and_line(frame.f_code, frame.f_lineno)
 
 
 def _is_library(frame: Any) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES
 
 
-def _place(code: Any, line: int) -> str:
+def _file_and_line(code: Any, line: int) -> str:
     return "{}:{}".format(os.path.basename(code.co_filename), line)

@@ -90,12 +90,12 @@ def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
     """Run the script under Nsight Systems, write the run from its recording, and return the
     script's exit status.
     """
-    nsys.found()
+    nsys.nsys_path()
     with temporary_folder() as folder:
         lifeline = nsys.Lifeline(folder / LIFELINE)
         command = nsys.around(_command(replace(request, folder=str(folder)), folder), folder)
         code = _forwarding(command, folder / main.PID)
-        lifeline.let_go()
+        lifeline.close()
         try:
             _write_run(request, folder, report)
         except LstmprofError as error:

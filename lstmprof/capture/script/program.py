@@ -76,10 +76,10 @@ def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any
     """Return the code of the script or module; set ``module``, ``sys.argv`` and ``sys.path`` for
     it.
     """
-    place, source, code = (_of_module if request.module else _of_file)(request.target, module)
+    place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
-    marked = of_main(request.step_function)
+    marked = step_function_in_main(request.step_function)
     if marked is None and code is not None:
         return code
     tree = ast.parse(source, place)
@@ -89,7 +89,7 @@ def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any
     return compile(tree, place, "exec", dont_inherit=True)
 
 
-def _of_file(path: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
+def _run_file(path: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
     _look_in(os.path.dirname(os.path.realpath(path)))
     path = os.path.abspath(path) if sys.version_info >= (3, 9) else path
     loader = importlib.machinery.SourceFileLoader("__main__", path)
@@ -104,7 +104,7 @@ def _look_in(folder: str) -> None:
         sys.path.insert(0, folder)
 
 
-def _of_module(name: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
+def _run_module(name: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
     _look_in(os.getcwd())  # before the module is looked for
     spec = _spec_of(name)
     module.__dict__.update(__spec__=spec, __package__=spec.parent, __loader__=spec.loader)
@@ -125,7 +125,7 @@ def _spec_of(name: str) -> Any:
     return spec
 
 
-def of_main(step_function: Optional[str]) -> Optional[str]:
+def step_function_in_main(step_function: Optional[str]) -> Optional[str]:
     """Return the name of the step function if it is in the script itself, else None."""
     place, name = placed(step_function)
     return name if place is None else None

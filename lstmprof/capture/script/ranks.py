@@ -85,7 +85,7 @@ class Job:
         """
         return rank_of_process() or ((0, 1) if self.child else None)
 
-    def place(self, rank: Rank) -> str:
+    def part_folder(self, rank: Rank) -> str:
         """Return the empty folder for the part of ``rank``."""
         place = os.path.join(self.folder, "{}{}".format(_PART, rank[0]))
         shutil.rmtree(place, ignore_errors=True)

@@ -74,12 +74,12 @@ class _RankSession(Session):
     ) -> None:
         plan = dataclasses.replace(options["plan"], alike=True)
         super().__init__(part, **dict(options, plan=plan, force=True))
-        self._of, self._rank = request, rank
+        self._request, self._rank = request, rank
 
     def _written(self, passes: StepPasses) -> None:
         result = self._result(passes)
-        result.update(rank=self._rank[0], ranks=self._rank[1], force=self._of.force)
-        result["place"] = str(Path(self._of.place).resolve())
+        result.update(rank=self._rank[0], ranks=self._rank[1], force=self._request.force)
+        result["place"] = str(Path(self._request.place).resolve())
         with open(os.path.join(passes.folder, RESULT), "w", encoding="utf-8") as file:
             json.dump(result, file)
         os.rename(passes.folder, str(self.place))

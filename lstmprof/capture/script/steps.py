@@ -63,7 +63,7 @@ class Steps:
         self._failed = failed
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
         self.exit_code: Any = None  # the code of the SystemExit that ended the script
-        self._turns: List[Key] = []
+        self._calls: List[Key] = []
         self._who: Dict[Key, Any] = {}
         self._last: Optional[Key] = None
         self._over = False
@@ -81,7 +81,7 @@ class Steps:
     @property
     def observed(self) -> int:
         """Return the number of steps that were observed to find out what ends a step."""
-        return 0 if self._last is None else self._turns.count(self._last)
+        return 0 if self._last is None else self._calls.count(self._last)
 
     @property
     def here(self) -> bool:
@@ -148,7 +148,7 @@ class Steps:
             return False
         if source != self.source:
             self.source, self._thread = source, threading.get_ident()
-            self._turns, self._who, self._last = [], {}, None
+            self._calls, self._who, self._last = [], {}, None
         return True
 
     def _make(self, source: str) -> None:
@@ -167,11 +167,11 @@ class Steps:
                     )
                 )
         if self._last is None:
-            self._turns.append(key)
-            if self._turns.count(self._turns[0]) < self._most_observed():
+            self._calls.append(key)
+            if self._calls.count(self._calls[0]) < self._most_observed():
                 return False
-            self._last = last_of(self._turns)
-            self._tell_turns()
+            self._last = last_of(self._calls)
+            self._note_end_of_step()
         return key == self._last
 
     def _most_observed(self) -> int:
@@ -179,7 +179,7 @@ class Steps:
             return 1 if self.optimizers == 1 else OBSERVED
         return OBSERVED_ELSEWHERE
 
-    def _tell_turns(self) -> None:
+    def _note_end_of_step(self) -> None:
         if len(self._who) < 2:
             return
         others = [_name(who) for key, who in self._who.items() if key != self._last]
@@ -195,16 +195,16 @@ class Steps:
         )
 
 
-def last_of(turns: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest in ``turns``; if several are equally rare,
+def last_of(calls: List[Key]) -> Key:
+    """Return the candidate that ends a step: the rarest in ``calls``; if several are equally rare,
     the last.
 
-    ``turns`` are the observed calls in order. The last round of calls may be incomplete, so counts
+    ``calls`` are the observed calls in order. The last round of calls may be incomplete, so counts
     that differ by one are equal. The last candidate is the one whose first call came last.
     """
-    counts = {key: turns.count(key) for key in turns}
+    counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())
-    return [key for key in dict.fromkeys(turns) if counts[key] <= fewest + 1][-1]
+    return [key for key in dict.fromkeys(calls) if counts[key] <= fewest + 1][-1]
 
 
 def _name(who: Any) -> str:

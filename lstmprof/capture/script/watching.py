@@ -116,7 +116,7 @@ class Watching:
                 self._ranges.set(False)
         with contextlib.suppress(Exception):
             reason = "lstmprof failed, and the script ran on without it: {!r}{}; please report this"
-            reason = reason.format(error, _place_of(error))
+            reason = reason.format(error, _file_and_line(error))
             if self.session is not None and not self.session.is_over:
                 self.session.abandon(reason)
             else:
@@ -143,7 +143,7 @@ class Watching:
             if self.request.watch and rank is not None and rank[0] != 0:
                 self._reported = True  # rank 0 watches
                 return None
-            part = None if rank is None or self.request.watch else self.job.place(rank)
+            part = None if rank is None or self.request.watch else self.job.part_folder(rank)
             self.session = session_of(self.request, source, self.facts, self.report, part, rank)
             self.session.found_by = self.steps.observed
             self.session.begin()
@@ -174,7 +174,7 @@ class Watching:
 
     def _measured(self) -> None:
         """Write the run after the last measured step, while the script continues or ends."""
-        self._tell_backwards()
+        self._report_backwards()
         if self.request.then != STOP:
             end = functools.partial(self.steps.safely, self._end)
             self._writing = threading.Thread(target=end, name="lstmprof")
@@ -186,7 +186,7 @@ class Watching:
             return
         raise SystemExit(0)
 
-    def _tell_backwards(self) -> None:
+    def _report_backwards(self) -> None:
         ranges = self._ranges
         if ranges is None or not ranges.steps:
             return
@@ -295,7 +295,7 @@ class _Ranged:
             self._ranges.set(False)
 
 
-def _place_of(error: Exception) -> str:
+def _file_and_line(error: Exception) -> str:
     """Return the file and line of lstmprof in which ``error`` was raised, if any."""
     trace = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]

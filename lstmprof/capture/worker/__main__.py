@@ -38,7 +38,7 @@ from lstmprof.implementations import Implementation, version_numbers
 
 Report = Callable[[str], None]
 Cpus = Optional[List[int]]
-Place = Tuple[str, str]  # device, folder
+DeviceFolder = Tuple[str, str]  # device, folder
 
 LOOPS = "lstmprof.capture.worker.loops."
 #: Import name -> what to install, for packages that a worker imports and lstmprof does not install
@@ -153,7 +153,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     _refuse_unless_possible(dataclasses.replace(request, device=device))
     cpus = _settled_cpus(device, request.threads, cpus, request.cpus)
     loop.set_threads(host.thread_count())
-    agrees = _held(request, device, report)
+    agrees = _computes_workload(request, device, report)
     trainer = loop.Trainer(request, device)
     place = device, os.path.join(folder, profiling.PROFILE)
     passes = run_passes(trainer, request, place, report, counters, turn)
@@ -179,13 +179,15 @@ def _leave_out(row: Implementation) -> None:
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
 
-def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
+def _computes_workload(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
     """Return whether the user's file computes the workload; None for built-in implementations."""
     if request.file is None:
         return None
-    from lstmprof.capture.worker.held_file import held
+    from lstmprof.capture.worker.checked_file import computes_workload
 
-    return held(users_file.implementation_of(request), request.workload, device, report)
+    return computes_workload(
+        users_file.implementation_of(request), request.workload, device, report
+    )
 
 
 def _refuse_unless_possible(request: CaptureRequest) -> None:
@@ -210,7 +212,7 @@ def _refuse_version(request: CaptureRequest) -> None:
 def run_passes(
     trainer: Any,
     request: CaptureRequest,
-    place: Place,
+    place: DeviceFolder,
     report: Report,
     counters: CpuCounters,
     turn: Optional[timing.Turn] = None,
@@ -359,7 +361,7 @@ def explained(error: Exception, era: str = "") -> List[str]:
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
-    words = _whole(error) if _is_of_import(error) else _first_line(error)
+    words = _all_lines(error) if _is_of_import(error) else _first_line(error)
     return ["{}: {}".format(type(error).__name__, words), ""]
 
 
@@ -373,7 +375,7 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")
 
 
-def _whole(error: Exception) -> str:
+def _all_lines(error: Exception) -> str:
     """Return all lines of an error as one line, because the last lines often say what to do."""
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
 

@@ -80,17 +80,17 @@ def range_call(ranges: Ranges) -> Call:
 
 
 def facts(
-    profiled: LoopTimes, plain: LoopTimes, events: int, places: Optional[EventParts] = None
+    profiled: LoopTimes, plain: LoopTimes, events: int, cost_parts: Optional[EventParts] = None
 ) -> Dict[str, Any]:
     """Return what recording costs, in ns, as fields of run.json.
 
     ``profiled`` and ``plain`` are timings with and without the profiler; one call recorded
-    ``events`` events. ``places`` shows how the cost of an event divides into the time before,
+    ``events`` events. ``cost_parts`` shows how the cost of an event divides into the time before,
     inside and after it.
     """
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
-    before_ns, inside_ns, range_inside_ns = _placed(event_ns, range_ns, places)
+    before_ns, inside_ns, range_inside_ns = _divided(event_ns, range_ns, cost_parts)
     return {
         "event_ns": event_ns,
         "event_error_ns": event_error_ns,
@@ -122,20 +122,20 @@ def _middle_half(lengths: Sequence[float]) -> float:
     return ordered[-1 - quarter] - ordered[quarter]
 
 
-def _placed(
-    event_ns: Optional[float], range_ns: Optional[float], places: Optional[EventParts]
+def _divided(
+    event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
     """Return the cost before and inside an event, and inside a range, in ns; None if unknown.
 
-    The cost of an event is divided in the proportions of ``places``.
+    The cost of an event is divided in the proportions of ``cost_parts``.
     """
-    if places is None or event_ns is None:
+    if cost_parts is None or event_ns is None:
         return None, None, None
-    whole = places.before_ns + places.inside_ns + places.after_ns
+    whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns
     if whole <= 0:
         return None, None, None
-    inside = None if range_ns is None else min(places.range_ns, range_ns)
-    return event_ns * places.before_ns / whole, event_ns * places.inside_ns / whole, inside
+    inside = None if range_ns is None else min(cost_parts.range_ns, range_ns)
+    return event_ns * cost_parts.before_ns / whole, event_ns * cost_parts.inside_ns / whole, inside
 
 
 def page_fault_ns() -> Optional[float]:

@@ -58,7 +58,7 @@ def driver(cuda: str = CUDA, nvml: str = NVML) -> Driver:
         fault = _FAULTS.get(code, "the driver does not start: cuInit returned {}".format(code))
         return Driver(fault, _version(nvml), newest)
     library.cuDeviceGetCount(ctypes.byref(count))
-    names = [_name(library, place) for place in range(count.value)]
+    names = [_name(library, index) for index in range(count.value)]
     return Driver("" if names else _FAULTS[100], _version(nvml), newest, tuple(names))
 
 
@@ -74,9 +74,9 @@ def _version(nvml: str) -> Optional[str]:
     return text.value.decode("ascii", "replace") if answered else None
 
 
-def _name(library: Any, place: int) -> str:
+def _name(library: Any, index: int) -> str:
     device, text = ctypes.c_int(), ctypes.create_string_buffer(128)
-    library.cuDeviceGet(ctypes.byref(device), place)
+    library.cuDeviceGet(ctypes.byref(device), index)
     library.cuDeviceGetName(text, len(text), device)
     return text.value.decode("utf-8", "replace")
 
@@ -94,24 +94,24 @@ class GpuView:
     profiles: Optional[bool] = None  # whether its profiler records kernels; None if unknown
 
 
-def why_no_gpu(seen: GpuView, found: Driver) -> Tuple[str, str]:
+def why_no_gpu(view: GpuView, gpu_driver: Driver) -> Tuple[str, str]:
     """Return (why the framework sees no GPU, the next step)."""
-    name = "{} {}".format(seen.framework, seen.version)
-    if not found.gpus:
-        return found.fault, "use --device cpu"
-    wheel = wheel_for(seen.framework, found)
-    if seen.built_for is None:
+    name = "{} {}".format(view.framework, view.version)
+    if not gpu_driver.gpus:
+        return gpu_driver.fault, "use --device cpu"
+    wheel = wheel_for(view.framework, gpu_driver)
+    if view.built_for is None:
         return "{} is built without CUDA".format(name), wheel
-    allowed = found.cuda
-    if allowed is not None and int(seen.built_for.partition(".")[0]) > allowed[0]:
+    allowed = gpu_driver.cuda
+    if allowed is not None and int(view.built_for.partition(".")[0]) > allowed[0]:
         words = "{} is built for CUDA {}, but the driver allows {}.{} at most"
-        return words.format(name, seen.built_for, *allowed), wheel
-    return "{}, built for CUDA {}, does not find its libraries".format(name, seen.built_for), wheel
+        return words.format(name, view.built_for, *allowed), wheel
+    return "{}, built for CUDA {}, does not find its libraries".format(name, view.built_for), wheel
 
 
-def wheel_for(framework: str, found: Driver) -> str:
+def wheel_for(framework: str, gpu_driver: Driver) -> str:
     """Return the command that installs the framework for this driver."""
-    major = 0 if found.cuda is None else found.cuda[0]
+    major = 0 if gpu_driver.cuda is None else gpu_driver.cuda[0]
     command = next((words for least, words in WHEELS[framework] if major >= least), None)
     return command or "update the NVIDIA driver to 525 or newer, for CUDA 12"
 
@@ -125,21 +125,21 @@ def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
     """
     if requested == "cpu":
         return requested
-    seen = ask()
+    view = ask()
     number = 0 if requested == "auto" else int(requested.partition(":")[2])
-    if number < seen.gpus:
+    if number < view.gpus:
         return "cuda:{}".format(number)
-    found = driver()
-    if requested == "auto" and not found.gpus:
+    gpu_driver = driver()
+    if requested == "auto" and not gpu_driver.gpus:
         return "cpu"
-    if seen.gpus:
+    if view.gpus:
         raise CaptureError(
             "device {} is not available: {} {} sees {} GPU(s)".format(
-                requested, seen.framework, seen.version, seen.gpus
+                requested, view.framework, view.version, view.gpus
             ),
             "use --device cuda:0",
         )
-    fault, step = why_no_gpu(seen, found)
+    fault, step = why_no_gpu(view, gpu_driver)
     if requested == "auto":
         raise CaptureError("the driver shows a GPU, but " + fault, step + ", or use --device cpu")
     raise CaptureError("device {} is not available: {}".format(requested, fault), step)

@@ -33,7 +33,7 @@ SIZE_MULTIPLE = 128
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
-NOT_ASKED = "turned off by --no-peaks"
+TURNED_OFF = "turned off by --no-peaks"
 LATER_ROUND = "measured in the first round only"
 
 
@@ -45,7 +45,7 @@ def facts(
     Only the first round of a run measures them, and only if it profiles steps.
     """
     if not request.peaks:
-        return unmeasured(request.precision, NOT_ASKED)
+        return unmeasured(request.precision, TURNED_OFF)
     if not request.steps_to_profile:
         return unmeasured(request.precision, LATER_ROUND)
     report("measuring the device's peak rates")

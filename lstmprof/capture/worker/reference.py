@@ -60,11 +60,11 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
     return o * np.tanh(following), following, (i, f, g, o, c, following)
 
 
-def lstm_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
+def lstm_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
     """Return the gradients of the loss by W x + b, by U h, by h where it is used directly, and by
     c.
     """
-    i, f, g, o, c, following = kept
+    i, f, g, o, c, following = saved
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
     d_raw = np.concatenate(
@@ -87,9 +87,9 @@ def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Arr
     return (1 - z) * n + z * h, c, (r, z, n, un, h)
 
 
-def gru_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
+def gru_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
     """Compute the gradients of a GRU step, with the arguments and results of ``lstm_back``."""
-    r, z, n, un, h = kept
+    r, z, n, un, h = saved
     d_n = d_h * (1 - z) * (1 - n**2)
     d_z = d_h * (h - n) * z * (1 - z)
     d_r = d_n * un * r * (1 - r)
@@ -105,11 +105,11 @@ def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Arr
     return h, c, (h,)
 
 
-def rnn_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
+def rnn_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
     """Compute the gradients of a plain RNN step, with the arguments and results of
     ``lstm_back``.
     """
-    d_raw = d_h * (1 - kept[0] ** 2)
+    d_raw = d_h * (1 - saved[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 
 
@@ -129,9 +129,9 @@ def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> Directi
     hiddens, steps = [h], []
     for x in inputs:
         into = x @ w[f"weight_ih_{slot}"].T + w[f"bias_{slot}"]
-        h, c, kept = CELLS[cell][0](into, h @ w[f"weight_hh_{slot}"].T, h, c)
+        h, c, saved = CELLS[cell][0](into, h @ w[f"weight_hh_{slot}"].T, h, c)
         hiddens.append(h)
-        steps.append(kept)
+        steps.append(saved)
     return DirectionTrace(inputs, steps, np.stack(hiddens))
 
 

@@ -32,7 +32,7 @@ PREFIXES = (
 #: Variables that a capture sets itself, and that are not recorded: threads, which run.json has
 #: anyway; GPUs, hidden from CPU runs; a folder that changes every time; and the names of generated
 #: code, which change no step.
-OF_THIS_CAPTURE = (
+SET_BY_CAPTURE = (
     *THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
     "TORCHINDUCTOR_CACHE_DIR",
@@ -104,7 +104,7 @@ def environment(variables: Dict[str, str]) -> Dict[str, str]:
     return {
         name: variables[name]
         for name in sorted(variables)
-        if name.startswith(PREFIXES) and name not in OF_THIS_CAPTURE
+        if name.startswith(PREFIXES) and name not in SET_BY_CAPTURE
     }
 
 
@@ -152,12 +152,12 @@ def cpu_quota(root: str, groups: str) -> Optional[float]:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        for place in _upwards(root if not controllers else _of_controller(root), path):
+        for place in _upwards(root if not controllers else _cpu_controller(root), path):
             limits += _limit(place)
     return min(limits, default=None)
 
 
-def _of_controller(root: str) -> str:
+def _cpu_controller(root: str) -> str:
     return next(iter(glob.glob(os.path.join(root, "cpu"))), os.path.join(root, "cpu,cpuacct"))
 
 

@@ -23,7 +23,7 @@ FUSED = ":_FusedMatMul"
 FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 
 
-def of_trace(path: str) -> List[OpInputs]:
+def inputs_in_trace(path: str) -> List[OpInputs]:
     """Return the inputs of the ops in torch.profiler's JSON file ``path``, in the order in which
     the ops began.
     """
@@ -38,7 +38,7 @@ def of_trace(path: str) -> List[OpInputs]:
     ]
 
 
-def of_tensors(
+def inputs_of_tensors(
     name: str, tensors: Iterable[Tuple[Optional[Sequence[Optional[int]]], str]]
 ) -> OpInputs:
     """Return the inputs of the op ``name`` from (shape, element type) of its tensors; a shape with
@@ -91,7 +91,7 @@ def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     # in TensorFlow 2.8, placeholders of a condition have no such list
     inputs = getattr(op, "inputs", ())
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
-    return of_tensors(name, tensors)
+    return inputs_of_tensors(name, tensors)
 
 
 def _fused_product(op: Any) -> Optional[Any]:

@@ -10,7 +10,8 @@ The file has
     (``Workload.every_step``).
 ``load(network, weights)``, optional
     Sets the shared weights (names and layout of ``workloads.parameter_shapes``); for JAX it returns
-    the parameters. A file with ``load`` claims to compute the workload, which ``held_file`` checks.
+    the parameters. A file with ``load`` claims to compute the workload, which ``checked_file``
+    checks.
 ``TIME_MAJOR``, optional
     Whether inputs and outputs of every step are (time, batch, …); by default (batch, time, …).
 ``FRAMEWORK``, optional
@@ -104,11 +105,11 @@ class UsersFile:
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``loss_of(workload, outputs, …)``, which also checks the shape of the outputs."""
 
-        def of_outputs(workload: Workload, outputs: Any, *others: Any, **named: Any) -> Any:
+        def loss_of_outputs(workload: Workload, outputs: Any, *others: Any, **named: Any) -> Any:
             self.refuse_unless_shaped(workload, outputs)
             return loss_of(workload, outputs, *others, **named)
 
-        return of_outputs
+        return loss_of_outputs
 
     def refuse_unless_shaped(self, workload: Workload, outputs: Any) -> None:
         """Raise CaptureError if the outputs do not have the shape of ``workload``."""
@@ -176,7 +177,7 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
         spec.loader.exec_module(module)
     except SystemExit as end:
         raise CaptureError(
-            "{}: importing it ends the process".format(place(end, file)),
+            "{}: importing it ends the process".format(file_and_line(end, file)),
             'move the script part under if __name__ == "__main__"',
         ) from end
     finally:
@@ -188,7 +189,7 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
     return module
 
 
-def place(error: BaseException, file: ImplementationFile) -> str:
+def file_and_line(error: BaseException, file: ImplementationFile) -> str:
     """Return ``mymodel.py:31 in forward``: the innermost line of the file that led to ``error``."""
     frames = traceback.extract_tb(error.__traceback__)
     within = [f for f in frames if os.path.abspath(f.filename) == file.path]
@@ -203,7 +204,7 @@ def place(error: BaseException, file: ImplementationFile) -> str:
 def explained(error: Exception, file: ImplementationFile) -> List[str]:
     """Return [fault with its line in the file, next step], one line each."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
-    where = place(error, file)
+    where = file_and_line(error, file)
     if isinstance(error, ModuleNotFoundError) and error.name:
         fault = "{}: {} is not installed in {}".format(where, error.name, sys.executable)
         return [fault, "install it there, or choose another interpreter with --python"]

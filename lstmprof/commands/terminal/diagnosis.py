@@ -48,15 +48,15 @@ class _Labels:
     """Maps each run of ``diagnoses`` to its label if that is unique, else to its name."""
 
     diagnoses: Sequence[Diagnosis]
-    _of: dict[str, str] = field(default_factory=dict)
+    _label_of: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         runs = {p.name: p for d in self.diagnoses for p in (d.fast, d.slow) if p is not None}
         called = labels(list(runs), [profile.label for profile in runs.values()])
-        self._of = dict(zip(runs, called, strict=True))
+        self._label_of = dict(zip(runs, called, strict=True))
 
     def __getitem__(self, profile: StepProfile) -> str:
-        return self._of[profile.name]
+        return self._label_of[profile.name]
 
 
 def show(diagnosis: Diagnosis) -> None:
@@ -104,7 +104,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     """Print tables with one row per diagnosis, one table per baseline."""
     groups: dict[str, list[Diagnosis]] = {}
     for diagnosis in diagnoses:
-        groups.setdefault(_of_group(diagnosis, names), []).append(diagnosis)
+        groups.setdefault(_group_title(diagnosis, names), []).append(diagnosis)
     for heading, members in groups.items():
         title = heading if len(groups) > 1 or members[0].fast else ""
         rows = [_row(diagnosis, names) for diagnosis in members]
@@ -118,7 +118,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
         )
 
 
-def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
+def _group_title(diagnosis: Diagnosis, names: _Labels) -> str:
     """Return the title of a table: the conditions and the baseline of ``diagnosis``."""
     if diagnosis.fast is None:
         return "no baseline: no other run has the same workload, mode, precision and device"

@@ -16,7 +16,7 @@ from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 from lstmprof.names import PART_WORDS
-from lstmprof.numbers import UNKNOWN, known, milliseconds
+from lstmprof.numbers import UNKNOWN, milliseconds, or_dash
 
 #: Columns of text that are shortened if a line is too long.
 _LONG = ("name", "rule", "op", "within")
@@ -39,14 +39,14 @@ _DIGITS = 3
 
 def show_kernels(breakdown: Breakdown, top: int) -> None:
     """Print the ``top`` kernels of a run, summed over its ranks and devices."""
-    everywhere = _of_all_lanes(breakdown.kernels)
+    everywhere = _summed_over_devices(breakdown.kernels)
     table = everywhere.slice(0, top).to_pylist()
     rows = [
         [
             milliseconds(row["total_ns"], _DIGITS),
-            known(row["share"], "{:.1%}").replace("%", " %"),
+            or_dash(row["share"], "{:.1%}").replace("%", " %"),
             f"{row['count']:,}",
-            known(row["per_step"], "{:,.1f}"),
+            or_dash(row["per_step"], "{:,.1f}"),
             f"{row['mean_ns'] / 1e3:,.1f}",
             PART_WORDS.get(row["category"], row["category"]) or "dispatch",
             str(row["name"]),
@@ -57,7 +57,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
     on_device = breakdown.kernels["device"].null_count < len(names)
     what = on_devices if on_device else "ops that compute, by self time"
-    lanes_of = len(_lanes(breakdown.kernels))
+    lanes_of = len(_rank_devices(breakdown.kernels))
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
     heads = [
@@ -81,17 +81,17 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     )
 
 
-def _lanes(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
+def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
     # not group_by, because it would import Arrow's query engine
     return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
 
 
-def _of_all_lanes(kernels: pa.Table) -> pa.Table:
+def _summed_over_devices(kernels: pa.Table) -> pa.Table:
     """Return ``kernels`` with one row per name, summed over lanes (devices of ranks).
 
     Values that cannot be summed, such as percentiles, are null.
     """
-    if len(_lanes(kernels)) < 2:
+    if len(_rank_devices(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]
     joined = kernels.group_by(["name", "category"]).aggregate(sums)
@@ -134,7 +134,7 @@ def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
     heading = column.name.removesuffix("_ns").replace("_", " ")
     if pa.types.is_string(column.type):
         in_words = PART_WORDS if column.name in _PARTS else {}
-        return column.name, [known(in_words.get(v, v), "{}") for v in values]
+        return column.name, [or_dash(in_words.get(v, v), "{}") for v in values]
     largest = max(abs(v) for v in values if v is not None)
     integer = pa.types.is_integer(column.type)
     plain = (0, "", 1, 0 if integer else 1)
@@ -143,5 +143,5 @@ def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
     )
     for suffix in (" per s", " share", " bytes") if unit else ():
         heading = heading.removesuffix(suffix)
-    texts = [known(v if v is None else v * factor, f"{{:z,.{digits}f}}") for v in values]
+    texts = [or_dash(v if v is None else v * factor, f"{{:z,.{digits}f}}") for v in values]
     return f">{heading} {unit}".rstrip(), texts

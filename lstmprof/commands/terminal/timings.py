@@ -6,7 +6,7 @@ from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.versions import OfVersion, by_version
 from lstmprof.commands import terminal
 from lstmprof.diagnose.comparable import conditions_in_words
-from lstmprof.numbers import UNKNOWN, known, labels, milliseconds
+from lstmprof.numbers import UNKNOWN, labels, milliseconds, or_dash
 from lstmprof.runs.metadata import RunInfo
 
 #: Decimals of milliseconds, so that microseconds are visible.
@@ -72,7 +72,7 @@ def _version_cells(row: OfVersion) -> list[str]:
         row.version,
         milliseconds(t.step_ns, _DIGITS),
         _interval(t.step_low_ns, t.step_high_ns),
-        known(row.of_first, "{:.2f}×"),
+        or_dash(row.of_first, "{:.2f}×"),
     ]
 
 
@@ -110,10 +110,10 @@ def _cells(breakdown: Breakdown, label: str, slowdown: float | None) -> list[str
         _interval(t.step_low_ns, t.step_high_ns),
         f"{milliseconds(t.mean_ns, _DIGITS)} ± {milliseconds(t.std_ns, _DIGITS)}",
         milliseconds(t.p95_ns, _DIGITS),
-        known(t.samples_per_s, "{:,.0f}"),
+        or_dash(t.samples_per_s, "{:,.0f}"),
         milliseconds(t.compile_ns, _DIGITS),
-        known(t.inflation_share, "{:+.1%}").replace("%", " %"),
-        known(slowdown, "{:.2f}×"),
+        or_dash(t.inflation_share, "{:+.1%}").replace("%", " %"),
+        or_dash(slowdown, "{:.2f}×"),
     ]
 
 

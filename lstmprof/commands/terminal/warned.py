@@ -19,32 +19,32 @@ _NAMED = 2
 Warned = tuple[str, str, str]
 
 
-def show(found: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
+def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
     """Print warnings: what profiles lack, and why their times are doubtful.
 
     Few warnings, or all with ``full``, are printed as sentences. Otherwise one line lists the kinds
     and refers to ``see``, a command or option. With ``named``, sentences begin with the run's name.
     """
-    found = list(dict.fromkeys(found))
-    texts = [terminal.wrapped(_HEAD, line) for line in of_kinds(found, named=named)]
+    warnings = list(dict.fromkeys(warnings))
+    texts = [terminal.wrapped(_HEAD, line) for line in lines_by_kind(warnings, named=named)]
     if full or sum(map(len, texts)) <= _LINES:
         for lines in texts:
             terminal.write_lines(lines, bold=len(_HEAD))
         return
     runs: dict[str, set[str]] = {}
-    for kind, run, _ in found:
+    for kind, run, _ in warnings:
         runs.setdefault("remarks of the file's reader" if kind == NOTE else kind, set()).add(run)
     each = [kind if len(of) == 1 else f"{kind} ({len(of)} runs)" for kind, of in runs.items()]
     terminal.write_under("Warnings: ", f"{', '.join(each)}; see {see}")
 
 
-def of_kinds(found: Iterable[Warned], *, named: bool = True) -> list[str]:
+def lines_by_kind(warnings: Iterable[Warned], *, named: bool = True) -> list[str]:
     """Return one line per kind of warning: the first run's sentence, and the names of other runs.
 
     Notes about reading a file (kind ``NOTE``) differ, so each different note has its own line.
     """
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for kind, run, sentence in found:
+    for kind, run, sentence in warnings:
         alike = (kind, sentence if kind == NOTE else "")
         groups.setdefault(alike, []).append((run, sentence))
     lines = []

@@ -201,7 +201,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
         text = f"{NOT_EXPLAINED}no cause was recorded for {share} of {whole}"
-        why = text + _of_what(findings, whole_ns) + _most(findings, "the rest")
+        why = text + _unexplained_kinds(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
     own = _profilers(named[0])
     if own:
@@ -238,7 +238,7 @@ def _blind(lack: Lack, whose: str = "") -> str:
     return f"the profile{whose} does not show {lack.hides} ({lack.words})"
 
 
-def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
+def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int) -> str:
     """Return the kinds of time without a cause, with their shares of the step, as a clause."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])

@@ -31,7 +31,7 @@ SAME_SHARE = 0.02
 #: 15 pairs of six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
 #: A count of calls is mentioned if it differs between two runs by at least this factor.
-TELLING_COUNT = 1.5
+LEAST_COUNT_FACTOR = 1.5
 #: The verdict on a single run is at most "likely" if the ends of its 95 % interval differ by more
 #: than this factor. Chosen by hand.
 _ROUGH = 2.0
@@ -209,11 +209,11 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
     The text is empty if the numbers hardly differ.
     """
     about = QUANTITIES["ops" if slow.device is None else "launches"]
-    there, here = about.of(fast), about.of(slow)
-    if not there or not here or max(here / there, there / here) < TELLING_COUNT:
+    there, here = about.amount(fast), about.amount(slow)
+    if not there or not here or max(here / there, there / here) < LEAST_COUNT_FACTOR:
         return ""
     each = "per step" if slow.marked and fast.marked else "in its profile"
-    return f"{about.of_number(here)} {each} (baseline: {count(there)})"
+    return f"{about.with_noun(here)} {each} (baseline: {count(there)})"
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:

@@ -362,7 +362,7 @@ def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes,
 
 def _changes(kind: str, fast: StepProfile | None, slow: StepProfile) -> tuple[Change, ...]:
     changes = (
-        Change(name, QUANTITIES[name].of(fast) if fast else None, QUANTITIES[name].of(slow))
+        Change(name, QUANTITIES[name].amount(fast) if fast else None, QUANTITIES[name].amount(slow))
         for name in EVIDENCE[kind]
     )
     return tuple(change for change in changes if change.slow is not None)

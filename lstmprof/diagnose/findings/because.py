@@ -1,7 +1,7 @@
 """The evidence for a finding (a kind of time), as a clause: its counts, or its largest op.
 
 Items are the ops, kernels or calls that make up a finding, for example matmuls. They are evidence
-if they take at least ``TELLING_SHARE`` of the finding. If a faster run is compared, the clause has
+if they take at least ``EVIDENCE_SHARE`` of the finding. If a faster run is compared, the clause has
 the number of items if the faster run's number would save most of the finding; else it has the time
 of the items in both runs. If no items explain the finding, the clause names one op or range, or is
 empty.
@@ -24,19 +24,19 @@ from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
 #: Items are evidence if they take at least this share of a finding. Chosen by hand.
-TELLING_SHARE = 0.25
+EVIDENCE_SHARE = 0.25
 #: The number of items explains a difference between two runs if the other run's number would save
 #: at least this share of the difference; otherwise the clause has the items' time. Chosen by hand.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
-_MORE = 1.1
+_LEAST_FACTOR = 1.1
 #: A share of a finding above this value is reported as all of it. Chosen by hand.
-_ALL = 0.95
+_ALL_SHARE = 0.95
 #: Items with a smaller share of the time of all items are not listed. Chosen by hand.
-_LITTLE = 0.01
+_LEAST_LISTED_SHARE = 0.01
 #: If the breakdown counts less than this share of the items' durations, the items overlap other
 #: work.
-_ALONE = 0.8
+_LEAST_OWN_SHARE = 0.8
 
 #: Noun of the items of a finding → names of their count in ``QUANTITIES``: the first for a host,
 #: the last for a device.
@@ -55,9 +55,9 @@ _QUANTITIES = {
     "dispatched": ("ops",),
     "launch": ("launches",),
 }
-_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
+_NOUN_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
 #: Kind of time → the nouns (of ``tally``) of the items that it counts.
-_OF_WORK = {
+_NOUNS_OF_WORK = {
     causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
     causes.MEMORY: ("pointwise",),
     causes.EMBEDDING: ("embedding",),
@@ -103,13 +103,13 @@ class _Items:
         if spread is None:
             return True
         each_ns = self.ns / self.number
-        return not spread.uneven and each_ns > _ALONE * spread.mean_ns
+        return not spread.uneven and each_ns > _LEAST_OWN_SHARE * spread.mean_ns
 
     @property
     def text(self) -> str:
         """Return number and noun of the items: ``52 convolutions``, ``2 oneDNN layer ops``."""
         about = QUANTITIES[_quantity(self.noun, self.profile)]
-        text = about.of_number(self.number)
+        text = about.with_noun(self.number)
         return text.replace("recurrent-layer", f"{self.library} layer") if self.library else text
 
 
@@ -175,11 +175,11 @@ def pace(profile: StepProfile) -> str:
 
     If a few long gaps distort the mean, the longest gap is given instead.
     """
-    launches, rate = (QUANTITIES[name].of(profile) for name in ("launches", "launches_per_s"))
+    launches, rate = (QUANTITIES[name].amount(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
     if not launches or rate is None or kernel is None or gap is None:
         return ""
-    number = QUANTITIES["launches"].of_number(launches)
+    number = QUANTITIES["launches"].with_noun(launches)
     captured = profile.seen.captured
     into_graph = (
         f", {count(captured)} of them captured into a CUDA graph and not run" if captured else ""
@@ -227,7 +227,7 @@ def lasting(spread: Spread) -> str:
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
     """Return the evidence for a single run: ``52 convolutions per step (1.2 ms each)``, or ""."""
-    if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
+    if not items or sum(i.ns for i in items) < EVIDENCE_SHARE * finding.slow_ns:
         return ""
     first, *others = items
     if first.noun == "dispatched" and _is_of_one(finding, first):
@@ -251,22 +251,22 @@ def _is_of_one(finding: Finding, ops: _Items) -> bool:
 def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
     """Return the evidence for a comparison: in both runs, the items' number, or else their time."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
-    if not slow or added < TELLING_SHARE * finding.delta_ns:
+    if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
     first, each = slow[0], each_step(finding.slow)
     there = next((i.number for i in fast if i.noun == first.noun), None)
-    there = _known(first.noun, finding.fast) if there is None else there
-    if len(slow) == 1 and there is not None and first.number >= _MORE * there:
+    there = _number_in(first.noun, finding.fast) if there is None else there
+    if len(slow) == 1 and there is not None and first.number >= _LEAST_FACTOR * there:
         none_other = all(i.noun == first.noun for i in fast)
         if none_other and _without(first, there) >= _BY_COUNT * finding.delta_ns:
             here = f"{first.text}{each}{_within(_uneven(first))}"
             baseline = count(there) if there else "none"
-            return _beside(here, baseline)
+            return _with_baseline(here, baseline)
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])
     text = f"{'dispatching ' if first.noun == 'dispatched' else ''}{_taking(slow)}"
-    return _beside(text, _taking(fast, verb=False)) if fast else text
+    return _with_baseline(text, _taking(fast, verb=False)) if fast else text
 
 
 def _without(items: _Items, number: float) -> float:
@@ -281,8 +281,8 @@ def _without(items: _Items, number: float) -> float:
     return min(saved_ns, (items.number - number) * spread.median_ns)
 
 
-def _known(noun: str, profile: StepProfile | None) -> float | None:
-    return None if profile is None else QUANTITIES[_quantity(noun, profile)].of(profile)
+def _number_in(noun: str, profile: StepProfile | None) -> float | None:
+    return None if profile is None else QUANTITIES[_quantity(noun, profile)].amount(profile)
 
 
 def _same_number(slow: _Items, fast: _Items) -> str:
@@ -296,8 +296,8 @@ def _same_number(slow: _Items, fast: _Items) -> str:
 
 
 def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit items below ``_LITTLE``."""
-    least_ns = _LITTLE * sum(item.ns for item in items)
+    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit short items."""
+    least_ns = _LEAST_LISTED_SHARE * sum(item.ns for item in items)
     items = [item for item in items if item.ns >= least_ns]
     texts = [f"{item.text} {'' if verb else 'in '}{milliseconds(item.ns)} ms" for item in items]
     if verb:
@@ -307,7 +307,7 @@ def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
     return listed(texts)
 
 
-def _beside(text: str, there: str) -> str:
+def _with_baseline(text: str, there: str) -> str:
     """Add the baseline ``there`` to ``text``: ``2,412 ops per step (baseline: 61)``."""
     return (
         f"{text[:-1]}; baseline: {there})" if text.endswith(")") else f"{text} (baseline: {there})"
@@ -340,13 +340,13 @@ def _uneven(items: _Items) -> str:
     work.
     """
     spread = items.spread
-    few = spread is not None and spread.uneven and _ALONE * spread.longest_ns <= items.ns
+    few = spread is not None and spread.uneven and _LEAST_OWN_SHARE * spread.longest_ns <= items.ns
     return _length(items) if few else ""
 
 
 def _each_time_step(items: _Items) -> str:
     name = f"{_quantity(items.noun, items.profile)}_per_time_step"
-    number = QUANTITIES[name].of(items.profile) if name in QUANTITIES else None
+    number = QUANTITIES[name].amount(items.profile) if name in QUANTITIES else None
     return "" if number is None else f"{count(number)} per time step"
 
 
@@ -361,7 +361,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
     return [
         _Items(noun, number, ns * share, profile, _library(names))
         for noun, (ns, names) in _taken(finding.kind, contributors, profile).items()
-        if (number := QUANTITIES[_quantity(noun, profile)].of(profile))
+        if (number := QUANTITIES[_quantity(noun, profile)].amount(profile))
     ]
 
 
@@ -392,12 +392,12 @@ def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
     if kind == causes.LAUNCH:
         launches = contributor.part in (CALL, LATENCY) and is_kernel_call(name)
         return "launch" if launches or is_kernel_launch(name) else None
-    if kind in _OF_KIND:
-        return _OF_KIND[kind]
+    if kind in _NOUN_OF_KIND:
+        return _NOUN_OF_KIND[kind]
     busy = contributor.state == "busy"
     category = contributor.part if busy else contributor.purpose
     noun = noun_of(category or "", contributor.family or "", name, on_device)
-    return noun if noun in _OF_WORK.get(kind, ()) else None
+    return noun if noun in _NOUNS_OF_WORK.get(kind, ()) else None
 
 
 def _quantity(noun: str, profile: StepProfile) -> str:
@@ -417,10 +417,10 @@ def _library(names: set[str]) -> str:
 def _by_largest(finding: Finding) -> str:
     """Return the op or range that adds most time to the finding, as a clause.
 
-    The clause is empty if it adds less than ``TELLING_SHARE``.
+    The clause is empty if it adds less than ``EVIDENCE_SHARE``.
     """
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
-    if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
+    if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""
     if first.name in causes.comparison_of(finding.slow).markers:
         return _outside_of_ranges(finding, first.slow_ns)
@@ -440,6 +440,6 @@ def _outside_of_ranges(finding: Finding, ns: int) -> str:
 
     Empty for a comparison, and if nearly all time of the finding is outside.
     """
-    if finding.fast is not None or ns >= _ALL * finding.slow_ns:
+    if finding.fast is not None or ns >= _ALL_SHARE * finding.slow_ns:
         return ""
     return f"{milliseconds(ns)} ms are outside the step's ranges"

@@ -27,21 +27,21 @@ _FAR_FROM_MEDIAN = 5
 class Quantity:
     """One count or duration: its text, and its unit (empty for a plain number).
 
-    ``of`` computes it for a profile; None means unknown. ``one`` is the singular of ``text``. A
-    duration is a ``statistic`` (mean, median or longest) of the noun ``length_of``.
+    ``amount`` computes it for a profile; None means unknown. ``singular`` is the singular of
+    ``text``. A duration is a ``statistic`` (mean, median or longest) of the noun ``length_of``.
     """
 
     name: str
     text: str
     unit: str
-    of: Amount
-    one: str = ""
+    amount: Amount
+    singular: str = ""
     length_of: str = ""
     statistic: str = ""
 
-    def of_number(self, number: float) -> str:
+    def with_noun(self, number: float) -> str:
         """Return a count with its noun: ``1 matmul``, ``52 convolutions``."""
-        return number_of(number, self.one, self.text)
+        return number_of(number, self.singular, self.text)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _bytes(table: str) -> Amount:
     return moved_bytes
 
 
-def _asked(profile: StepProfile) -> float:
+def _value_reads(profile: StepProfile) -> float:
     """Count the values that the host reads; ``aten::item`` and the op inside it count once."""
     outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
@@ -121,7 +121,7 @@ def _asked(profile: StepProfile) -> float:
 
 
 def _syncs(profile: StepProfile) -> float | None:
-    return _asked(profile) if profile.sync_calls is None else profile.sync_calls
+    return _value_reads(profile) if profile.sync_calls is None else profile.sync_calls
 
 
 def _each_time_step(amount: Amount) -> Amount:
@@ -165,7 +165,7 @@ _NOUNS = {
 }
 #: Noun of ``tally`` → the words that follow ``mean``, ``median`` or ``longest``, such as
 #: ``computing op``.
-_LASTING = {noun: one for noun, (_, _, one) in _NOUNS.items() if noun != "memset"} | {
+_LASTING = {noun: singular for noun, (_, _, singular) in _NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
 }
@@ -174,7 +174,10 @@ _PER_TIME_STEP = {"ops": _ops, "kernels": _counted("kernel"), "launches": _launc
 _KERNEL = "persistent recurrent kernel"
 _WAIT = "for a value or for the device"
 _ALL = (
-    *(Quantity(name, text, "", _counted(n), one) for n, (name, text, one) in _NOUNS.items()),
+    *(
+        Quantity(name, text, "", _counted(n), singular)
+        for n, (name, text, singular) in _NOUNS.items()
+    ),
     *(length for noun, text in _LASTING.items() for length in _lengths(noun, text)),
     *(
         Quantity(f"{name}_per_time_step", f"{name} per time step", "", _each_time_step(amount))
@@ -201,7 +204,7 @@ QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 def counted(profile: StepProfile, name: str) -> float:
     """Return the count ``name`` (of ``QUANTITIES``) of a profile, 0 if it is unknown."""
-    return QUANTITIES[name].of(profile) or 0.0
+    return QUANTITIES[name].amount(profile) or 0.0
 
 
 def _with_lengths(count: str, noun: str) -> tuple[str, ...]:

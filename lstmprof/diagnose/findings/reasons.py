@@ -38,7 +38,7 @@ _LINE_BYTES = 64
 #: Chosen by hand.
 _BUSY = 0.25
 #: A reason must explain at least this share of the difference between the steps. Chosen by hand.
-_TELLING_SHARE = 0.25
+_EXPLAINING_SHARE = 0.25
 #: The op with which autograd searches gradients for NaN in anomaly mode
 #: (torch/csrc/autograd/engine.cpp).
 _NAN_SEARCH = "aten::_is_any_true"
@@ -96,10 +96,12 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
     The evidence is the number of microcode assists, or that only the slow run kept denormals.
     """
-    first, second = (_a_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow))
+    first, second = (
+        _per_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow)
+    )
     counted = ""
     if first is not None and second is not None:
-        if not _tells((second - first) * _ASSIST_NS, fast, slow):
+        if not _explains_enough((second - first) * _ASSIST_NS, fast, slow):
             return None
         counted = f"{count(second)} microcode assists per step (baseline: {count(first)})"
     kept = (
@@ -137,10 +139,10 @@ def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
     """Return the reason if only the slow run has more working threads than CPUs."""
-    crowd, other = _crowd(slow), _crowd(fast)
-    if crowd is None or other is None:
+    mine, other = _threads_and_cpus(slow), _threads_and_cpus(fast)
+    if mine is None or other is None:
         return None
-    (threads, cpus), (others, free) = crowd, other
+    (threads, cpus), (others, free) = mine, other
     if threads <= cpus or others > free:
         return None
     where = number_of(cpus, "CPU", "CPUs")
@@ -162,7 +164,7 @@ def _threads_of(profile: StepProfile) -> list[ThreadTime]:
     return [thread for thread in threads if thread.round == threads[0].round]
 
 
-def _crowd(profile: StepProfile) -> tuple[int, int] | None:
+def _threads_and_cpus(profile: StepProfile) -> tuple[int, int] | None:
     """Return the number of threads that take part in the work, and of the CPUs they may use.
 
     Return None if these are unknown.
@@ -196,7 +198,7 @@ def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = _faults(fast), _faults(slow)
     if first is None or second is None:
         return None
-    if not _tells((second - first) * FAULT_NS, fast, slow):
+    if not _explains_enough((second - first) * FAULT_NS, fast, slow):
         return None
     number = f"{count(second)} page faults per step"
     return Reason("page faults", f"{number} (baseline: {count(first)})")
@@ -234,7 +236,7 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
     )
     if not first or not second or second >= first * (1 - _ALIKE):
         return None
-    if not _tells((first / second - 1) * fast.length_ns, fast, slow):
+    if not _explains_enough((first / second - 1) * fast.length_ns, fast, slow):
         return None
     throttled = ", ".join(slow.info.gpu_throttle_reasons or ()) if not on_host else ""
     why = f"; throttled by {throttled}" if throttled else ""
@@ -247,13 +249,13 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
     Each line takes the least time possible, at the rate of a large copy.
     """
-    counts = [_a_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)]
+    counts = [_per_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)]
     peaks = slow.info.peaks
     rate = peaks.copy_bytes_per_s if peaks else None
     first, second = counts
     if slow.device is not None or first is None or second is None or not rate:
         return None
-    if not _tells((second - first) * _LINE_BYTES / rate * 1e9, fast, slow):
+    if not _explains_enough((second - first) * _LINE_BYTES / rate * 1e9, fast, slow):
         return None
     number = f"{count(second)} cache misses per step"
     return Reason("cache misses", f"{number} (baseline: {count(first)})")
@@ -261,7 +263,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
     """Return the reason if the slow run executes ``_MORE_INSTRUCTIONS`` times as many."""
-    counts = [_a_step(profile, profile.info.counters.instructions) for profile in (fast, slow)]
+    counts = [_per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)]
     first, second = counts
     if slow.device is not None or not first or not second or second < _MORE_INSTRUCTIONS * first:
         return None
@@ -320,23 +322,23 @@ def _cpu_share(profile: StepProfile) -> float | None:
 
 def _faults(profile: StepProfile) -> float | None:
     """Return the page faults per step."""
-    return _a_step(profile, profile.info.timing_page_faults)
+    return _per_step(profile, profile.info.timing_page_faults)
 
 
-def _a_step(profile: StepProfile, timed: int | None) -> float | None:
+def _per_step(profile: StepProfile, timed: int | None) -> float | None:
     """Return ``timed``, a count over all timed iterations, per step; None if unknown."""
     wall_ns = profile.info.timing_wall_ns
     return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
 
 
-def _tells(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether ``ns`` of CPU time explain ``_TELLING_SHARE`` of the steps' difference.
+def _explains_enough(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
+    """Return whether ``ns`` of CPU time explain ``_EXPLAINING_SHARE`` of the steps' difference.
 
     The CPU time is scaled up if the slow run's thread had a CPU for only a part of the time.
     """
     share = _cpu_share(slow)
-    stretch = 1 / share if share and share < 1 else 1
-    return ns * stretch >= _TELLING_SHARE * (slow.length_ns - fast.length_ns)
+    scale = 1 / share if share and share < 1 else 1
+    return ns * scale >= _EXPLAINING_SHARE * (slow.length_ns - fast.length_ns)
 
 
 def _preemptions_per_s(profile: StepProfile) -> float | None:

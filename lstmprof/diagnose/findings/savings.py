@@ -54,12 +54,12 @@ def savings(
         RunError: a file of the run is missing or damaged.
     """
     kinds = causes.by_kind(profile, causes.comparison_of(profile))
-    by_time = {kind: of_kind(some, limit) for kind, some in kinds.items()}
+    by_time = {kind: saving_of(some, limit) for kind, some in kinds.items()}
     known = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}
     return known | dict(_replayed(breakdown, profile, kinds))
 
 
-def of_kind(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
+def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
     """Return the saving if ``contributors`` took no time, or only their known least time."""
     rows = list(contributors)
     shares = _reached(limit)
@@ -94,7 +94,9 @@ def _replayed(
     if events > _MOST_EVENTS * len(breakdown.windows):
         return
     changes = [CHANGES[_REPLAYED[kind]] for kind in asked]
-    for kind, prediction in zip(asked, what_if(breakdown, profile.place, changes), strict=True):
+    for kind, prediction in zip(
+        asked, what_if(breakdown, profile.rank_device, changes), strict=True
+    ):
         off = abs(prediction.replayed_ns - prediction.observed_ns)
         if prediction.replayed_ns and off <= REPLAY_ERROR * prediction.observed_ns:
             share = prediction.saved_ns / prediction.replayed_ns

@@ -141,9 +141,9 @@ class Recommendation:
         slower = next((r for r in self.ranking[1:] if r.certainty == MEASURED), None)
         if slower is not None:
             text += f"; next is {slower.implementation}, {slower.slowdown:.2f}× as long"
-        return f"{text}.{self._of_framework()}"
+        return f"{text}.{self._framework_sentence()}"
 
-    def _of_framework(self) -> str:
+    def _framework_sentence(self) -> str:
         """Return a sentence on the fastest implementation of the user's framework.
 
         The text is empty if the winner has this framework, or if no such run is surely slower.
@@ -211,14 +211,14 @@ def ranked(
     first, *others = profiles
     rows = [Ranked(1, first, FIRST, 1.0, "", first.name in looked)]
     head, rank = first, 1
-    for place, profile in enumerate(others, 2):
+    for position, profile in enumerate(others, 2):
         if not no_difference(head, profile):
-            head, rank = profile, place
-        rows.append(_held(first, profile, rank, profile.name in looked))
+            head, rank = profile, position
+        rows.append(_ranked(first, profile, rank, profile.name in looked))
     return tuple(rows)
 
 
-def _held(first: StepProfile, profile: StepProfile, rank: int, look: bool) -> Ranked:
+def _ranked(first: StepProfile, profile: StepProfile, rank: int, look: bool) -> Ranked:
     diagnosis = compare(first, profile)
     certainty = _certainty(diagnosis)
     slowdown = profile.length_ns / first.length_ns

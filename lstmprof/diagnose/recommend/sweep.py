@@ -116,7 +116,7 @@ def _by_form(planned: plan.Planned) -> int:
 
 
 def recommended(
-    found: Candidates,
+    candidates: Candidates,
     workload: Workload,
     out: Path,
     limits: Limits,
@@ -135,14 +135,14 @@ def recommended(
     def is_over() -> bool:
         return limits.most_s is not None and time.monotonic() - began_s > limits.most_s
 
-    looks, left = _looked_at(found.requests, out / FIRST_LOOK, is_over, force, progress)
+    looks, left = _looked_at(candidates.requests, out / FIRST_LOOK, is_over, force, progress)
     finals: dict[str, Breakdown] = {}
     fastest = _fastest(looks)
     if len(fastest) > 1 and not limits.quick and not is_over():
-        requests = {name: replace(found.requests[name], **FULL) for name in fastest}
+        requests = {name: replace(candidates.requests[name], **FULL) for name in fastest}
         finals = dict(_captured([requests], out / IN_TURNS, ROUNDS, force, progress, left))
     rows = ranked(list(finals.values()), [b for name, b in looks.items() if name not in finals])
-    return Recommendation(workload, rows, (*found.left_out, *left), framework)
+    return Recommendation(workload, rows, (*candidates.left_out, *left), framework)
 
 
 def _looked_at(
@@ -195,11 +195,11 @@ def _captured(
             yield name, break_down(run, None, TABLES)
 
 
-def _is_kept(request: CaptureRequest, place: Path) -> bool:
+def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
     """Return whether a run exists at ``place`` and the same code made it on this machine."""
-    if not is_run(place):
+    if not is_run(run_path):
         return False
-    info = open_run(place).info
+    info = open_run(run_path).info
     digest = None if request.file is None else request.file.sha256
     return (
         (info.lstmprof_version, info.implementation_sha256) == (__version__, digest)

@@ -229,7 +229,7 @@ def collectives(f: Finding) -> Match | None:
 
 def _waits_for_ranks(profile: StepProfile) -> int:
     """Return the wait of the profiled device for other ranks per step, in ns; 0 if unknown."""
-    return profile.straggler.waits_ns(profile.place) if profile.straggler else 0
+    return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 
 def late_rank(f: Finding) -> Match | None:
@@ -238,8 +238,12 @@ def late_rank(f: Finding) -> Match | None:
     if straggler is None:
         return None
     longest = straggler.longest
-    if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
-        name, other = lane_words(*profile.place), lane_words(*longest.place)
+    if (
+        straggler.state == FOUND
+        and straggler.rank_device == profile.rank_device
+        and longest is not None
+    ):
+        name, other = lane_words(*profile.rank_device), lane_words(*longest.rank_device)
         waits = f"{other} waits {in_ms(profile, longest.ns)} for it, longer than the other ranks"
         does = f"; {name} {straggler.excess.words}" if straggler.excess else ""
         if straggler.meanwhile:
@@ -248,10 +252,10 @@ def late_rank(f: Finding) -> Match | None:
         return Match("", round(longest.ns), cause=cause)
     if f.kind != COLLECTIVE or straggler.state != FOUND or not _waits_for_ranks(profile):
         return None
-    waits_ns = round(straggler.waits_for_late_ns(profile.place))
-    late = lane_words(*straggler.place)
+    waits_ns = round(straggler.waits_for_late_ns(profile.rank_device))
+    late = lane_words(*straggler.rank_device)
     does = f", which {straggler.meanwhile.words}" if straggler.meanwhile else ""
-    cause = f"{lane_words(*profile.place)} waits {in_ms(profile, waits_ns)} for {late}{does}"
+    cause = f"{lane_words(*profile.rank_device)} waits {in_ms(profile, waits_ns)} for {late}{does}"
     fix = f"diagnose why {late} is late (--rank), and give all ranks the same amount of work"
     return Match("", waits_ns, fix, cause)
 
@@ -288,12 +292,12 @@ def hidden_python(f: Finding) -> Match | None:
         return None
     if f.slow_ns < _MUCH * profile.length_ns or series_of_launches(f) is not None:
         return None
-    if python_stretches(f) is not None:
+    if waits_for_python(f) is not None:
         return None
     return Match("the profile has no Python frames")
 
 
-def python_stretches(f: Finding) -> Match | None:
+def waits_for_python(f: Finding) -> Match | None:
     """Match a Python frame or range that takes most of the time in which the host runs no op."""
     places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
     passed_over = (_STEP, _WAITS, INDUCTOR)
@@ -536,7 +540,7 @@ LOOK_INSIDE = Remedy(
     "framework",
     kinds=(PYTHON, causes.RANGE),
     saves="the time of this range or function",
-    decide=python_stretches,
+    decide=waits_for_python,
     sources=("https://github.com/benfred/py-spy",),
     example=Example(
         of="NVTX ranges of a program on a Titan RTX, in Nsight Systems",

@@ -38,7 +38,7 @@ LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
 #: counted layer by layer, and sometimes a batch must be generated.
 _MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
 #: Runs that agree in these conditions have the same peak rates.
-_OF_PEAKS = ("device", "precision", "threads")
+_PEAK_CONDITIONS = ("device", "precision", "threads")
 
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 _NUMBER = r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*"
@@ -250,7 +250,7 @@ def roofline_of(
     alike = [
         other
         for other in (profile, *others)
-        if all(condition(c, other.info) == condition(c, profile.info) for c in _OF_PEAKS)
+        if all(condition(c, other.info) == condition(c, profile.info) for c in _PEAK_CONDITIONS)
     ]
     peaks = given or highest(rates for run in alike if (rates := recorded(run.info)) is not None)
     rows = costs_of(profile.info)

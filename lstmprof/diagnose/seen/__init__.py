@@ -5,8 +5,7 @@
     lane ─▶ calls  waits  work  recurrent  autograd ─▶ Seen
     contexts (what a time interval serves: input, compiling, reading values)
 
-A lane is one device of a rank, or the rank's host. The stretches of a lane are the time intervals
-into which its steps are divided, each with the event that the lane spends it on. The time of a fact
+A lane is one device of a rank, or the rank's host. The time of a fact
 is the time that the lane spends, or waits, in the events of the fact.
 """
 
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lstmprof.breakdown.attribution import Stretches
+from lstmprof.breakdown.attribution import Intervals
 from lstmprof.diagnose.seen import autograd, calls, recurrent, waits, work
 from lstmprof.diagnose.seen.calls import RUNTIMES
 from lstmprof.diagnose.seen.lane import Fact, Lane
@@ -111,14 +110,14 @@ def seen_in(
     events: EventTable,
     windows: Sequence[Window],
     device: int | None,
-    stretches: Stretches,
+    intervals: Intervals,
     info: RunInfo,
 ) -> Seen:
     """Return the facts of the lane ``device`` (None: the host).
 
-    ``windows`` are the steps of the lane's rank, ``stretches`` the time intervals of the lane.
+    ``windows`` are the steps of the lane's rank, ``intervals`` the attributed time of the lane.
     """
-    lane = Lane(events, windows, device, stretches)
+    lane = Lane(events, windows, device, intervals)
     return Seen(
         framework=info.framework or calls.framework(events),
         small=work.small(lane, info.device_facts),

@@ -1,8 +1,5 @@
 """The purpose of a time interval: preparing the input, compiling, or reading values in a loop.
 
-In this file a stretch is a time interval of a lane (a device or a host) that is attributed to one
-event.
-
 Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
 returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
 and functions with such names. Everything inside a compiler's event is compiling: Python, ops, an
@@ -17,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.attribution import Stretches
+from lstmprof.breakdown.attribution import Intervals
 from lstmprof.diagnose.seen.waits import captures
 from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
@@ -68,27 +65,27 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The stretches of one lane, with ``row``, the event to which each stretch is attributed.
+    """The intervals of one lane, with ``row``, the event to which each interval is attributed.
 
-    ``idle`` and ``transfers`` are masks: the stretches in which the device idles or copies.
+    ``idle`` and ``transfers`` are masks: the intervals in which the device idles or copies.
     """
 
-    stretches: Stretches
+    intervals: Intervals
     row: Ints
     device: int | None
     idle: Flags
     transfers: Flags
 
     def unrecorded(self) -> Flags:
-        """Return for each stretch whether the device idled while no host event was recorded."""
+        """Return for each interval whether the device idled while no host event was recorded."""
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
-        """Return for each stretch whether it is inside ``times``.
+        """Return for each interval whether it is inside ``times``.
 
-        No stretch may cross a border of ``times``.
+        No interval may cross a border of ``times``.
         """
-        return times.within(self.stretches.start_ns, self.stretches.end_ns) > 0
+        return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
 class Preparing:
@@ -111,7 +108,7 @@ class Preparing:
         return np.concatenate([*self._in_line.bounds, *self._launching.bounds])
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return whether each stretch belongs to the input.
+        """Return whether each interval belongs to the input.
 
         On a host, only time of the thread that runs the step counts. A device waits for the input
         while that thread, or the thread that launches next, prepares the input. If nothing was
@@ -127,7 +124,7 @@ class Preparing:
         return np.asarray(((inside | beneath) & can_wait) | waited, np.bool_)
 
     def _runs_step(self, attributed: Attributed) -> Flags:
-        own = _at(self._thread, attributed.row) == self._threads[attributed.stretches.window]
+        own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
         return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
 
@@ -146,7 +143,7 @@ class Compiling:
         begins, captured_ns = captures(events)
         rows = np.concatenate([np.flatnonzero(chosen), begins])
         ends_ns = np.concatenate([events.end_ns[chosen], captured_ns])
-        mine = np.isin(rows, events.of_rank(rank))
+        mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
         self._of_thread = {
@@ -162,7 +159,7 @@ class Compiling:
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
     def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
-        """Return (whether it is compiling, the event to which it is attributed) for each stretch.
+        """Return (whether it is compiling, the event to which it is attributed) for each interval.
 
         A device's waits are attributed to the compiler's event, its work to the work itself. If a
         device idles while no host event was recorded, it waits for a compiler on any thread.
@@ -173,7 +170,7 @@ class Compiling:
             row = attributed.row[known]
             row = np.where(self._launch[row] != NONE, self._launch[row], row)
             start, end = self._events.start_ns[row], self._events.end_ns[row]
-            at_ns = np.clip(attributed.stretches.start_ns[known], start, np.maximum(end - 1, start))
+            at_ns = np.clip(attributed.intervals.start_ns[known], start, np.maximum(end - 1, start))
             for number, times in self._of_thread.items():
                 here = self._thread[row] == number
                 last = np.searchsorted(times.start_ns, at_ns[here], "right") - 1
@@ -225,10 +222,10 @@ class Reading:
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return for each stretch whether it belongs to a reading loop; never for a device."""
+        """Return for each interval whether it belongs to a reading loop; never for a device."""
         if attributed.device is not None:
             return np.zeros(len(attributed.row), dtype=np.bool_)
-        own = _at(self._thread, attributed.row) == self._threads[attributed.stretches.window]
+        own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
         return np.asarray(
             attributed.inside(self._times) & (own | (attributed.row == NONE)), np.bool_
         )
@@ -290,7 +287,7 @@ def _around(events: EventTable, chosen: Flags) -> Ints:
 
 def _launching_threads(events: EventTable, rank: int | None) -> Ints:
     """Return the threads of ``rank`` that launched device work."""
-    launch = events.rows_named("launch_id")[events.of_rank(rank)]
+    launch = events.rows_named("launch_id")[events.rows_of_rank(rank)]
     return np.unique(thread_ids(events)[launch[launch != NONE]])
 
 

@@ -1,7 +1,6 @@
 """The events of one lane (a device of a rank, or its host) in its steps, and each event's time.
 
-All facts are computed from a ``Lane``. A stretch is a time interval that is attributed to one
-event.
+All facts are computed from a ``Lane``.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.attribution import TAIL, Stretches
+from lstmprof.breakdown.attribution import TAIL, Intervals
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups, inherited
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.processes import in_turn
+from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
@@ -49,16 +48,18 @@ class Lane:
         events: EventTable,
         windows: Sequence[Window],
         device: int | None,
-        stretches: Stretches,
+        intervals: Intervals,
     ) -> None:
-        self.events, self.device, self.stretches = events, device, stretches
+        self.events, self.device, self.intervals = events, device, intervals
         self.steps, self.marked = len(windows), windows[0].step is not None
         self.rank = np.zeros(len(events), dtype=np.bool_)
-        self.rank[events.of_rank(windows[0].rank)] = True
+        self.rank[events.rows_of_rank(windows[0].rank)] = True
         #: The number of each event's process if the rank's processes ran one after the other, else
         #: 0. First calls are looked for in each process.
         self.turn = np.zeros(len(events), dtype=np.int64)
-        for number, rows in enumerate(in_turn(events, events.of_rank(windows[0].rank))):
+        for number, rows in enumerate(
+            successive_processes(events, events.rows_of_rank(windows[0].rank))
+        ):
             self.turn[rows] = number
         self.step = events.ints("step", NONE)
         here = self.rank
@@ -68,9 +69,9 @@ class Lane:
         self.here = here & (
             (of_device == UNKNOWN) | (of_device == (UNKNOWN if device is None else device))
         )
-        states = np.array([state for state, _ in stretches.labels], dtype=object)
-        busy = states[stretches.label] == "busy"
-        self.spent_ns = self._sum_ns(np.ones(len(stretches.row), dtype=np.bool_))
+        states = np.array([state for state, _ in intervals.labels], dtype=object)
+        busy = states[intervals.label] == "busy"
+        self.spent_ns = self._sum_ns(np.ones(len(intervals.row), dtype=np.bool_))
         self.busy = self._sum_ns(np.asarray(busy, np.bool_))
         self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
         self.names, self.texts = events.texts("name")
@@ -87,19 +88,19 @@ class Lane:
 
     def _sum_ns(self, which: Flags) -> Ints:
         spent_ns = np.zeros(len(self.events), dtype=np.int64)
-        which = which & (self.stretches.row != NONE)
-        length = self.stretches.end_ns - self.stretches.start_ns
-        np.add.at(spent_ns, self.stretches.row[which], length[which])
+        which = which & (self.intervals.row != NONE)
+        length = self.intervals.end_ns - self.intervals.start_ns
+        np.add.at(spent_ns, self.intervals.row[which], length[which])
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
         """Return for each event the idle time in this ``part`` of the breakdown, in ns."""
-        places = [i for i, label in enumerate(self.stretches.labels) if label == ("idle", part)]
-        return self._sum_ns(np.isin(self.stretches.label, places))
+        places = [i for i, label in enumerate(self.intervals.labels) if label == ("idle", part)]
+        return self._sum_ns(np.isin(self.intervals.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
         """Return for each interval [start, end) the idle time in these ``parts``, in ns."""
-        of = self.stretches
+        of = self.intervals
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
         some = some[np.argsort(of.start_ns[some], kind="stable")]

@@ -141,8 +141,8 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
     launch = lane.events.rows_named("launch_id")[rows]
     cause = np.where(launch != NONE, _calls_before(lane, launch), NONE)
     since = np.full(len(spent_ns), np.iinfo(np.int64).max, dtype=np.int64)
-    stretches = lane.stretches
-    np.minimum.at(since, stretches.row, stretches.start_ns)
+    intervals = lane.intervals
+    np.minimum.at(since, intervals.row, intervals.start_ns)
     recorded = _recorded_waits(lane, rows, since[rows])
     cause = np.where(recorded != NONE, recorded, cause)
     known = cause != NONE
@@ -155,7 +155,7 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
     The work was already launched, and the device had been idle before the launch. ``within`` is the
     op around the call.
     """
-    of = lane.stretches.by_time()
+    of = lane.intervals.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
     idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
     queued = labels[of.label]

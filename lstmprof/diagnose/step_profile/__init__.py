@@ -2,7 +2,7 @@
 
 ::
 
-    clean step ─▶ stretches ─ contributors, lost overhead ─┐
+    clean step ─▶ intervals ─ contributors, lost overhead ─┐
                   events ──── tally, seen ─────────────────┴▶ StepProfile
 
 The user may choose the rank and device. By default it is the device that all others wait for in
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.attribution import Stretches, attributed
+from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD
 from lstmprof.breakdown.mean_step import (
@@ -43,7 +43,7 @@ from lstmprof.diagnose.ranks import (
     FOUND,
     LEAST_SHARE,
     Overlap,
-    Place,
+    RankDevice,
     Straggler,
     overlap_of,
     overlap_sentence,
@@ -165,7 +165,7 @@ class StepProfile:
         return f"<StepProfile {self.name}: {step}, {self.steps} profiled steps>"
 
     @property
-    def place(self) -> Place:
+    def rank_device(self) -> RankDevice:
         """Return (rank, device)."""
         return self.rank, self.device
 
@@ -254,13 +254,17 @@ def step_profile_of(
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
     info, timings = breakdown.run.info, breakdown.timings
     clean = breakdown.clean(lane.rank, lane.device) if breakdown.has_clean else None
-    events, windows, stretches = breakdown.lane(lane.rank, lane.device)
-    rows = _of_lane(events, windows, lane)
+    events, windows, intervals = breakdown.attributed_steps(lane.rank, lane.device)
+    rows = _events_of_lane(events, windows, lane)
     if straggler is not None and straggler.state == FOUND:
-        own = stretches if clean is None and straggler.place == (lane.rank, lane.device) else None
-        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, straggler.place, own))
+        own = (
+            intervals
+            if clean is None and straggler.rank_device == (lane.rank, lane.device)
+            else None
+        )
+        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, straggler.rank_device, own))
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
-    parts = _means(contributors(events, windows, lane.rank, lane.device, stretches), len(windows))
+    parts = _means(contributors(events, windows, lane.rank, lane.device, intervals), len(windows))
     return StepProfile(
         name=breakdown.run.name,
         info=info,
@@ -275,7 +279,7 @@ def step_profile_of(
             **tables_of(_EVIDENCE, rows, windows, info),
             "tally": tally(events, windows, lane.rank, lane.device),
         },
-        seen=seen_in(events, windows, lane.device, stretches, info),
+        seen=seen_in(events, windows, lane.device, intervals, info),
         doubts=() if timings is None else timings.warnings,
         rounds=1 if timings is None else timings.rounds,
         span=None if clean is None else clean.span,
@@ -290,18 +294,20 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
-        lacks=tuple(sorted((*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)), key=_grave)),
-        lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
+        lacks=tuple(
+            sorted((*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)), key=_hides_time_first)
+        ),
+        lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, intervals),
     )
 
 
-def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Meanwhile | None:
+def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) -> Meanwhile | None:
     """Return what the device or host ``late`` did while other ranks waited for it in collectives.
 
     ``own`` are the time intervals of ``late``; None computes them.
     """
     rank, device = late
-    events = breakdown.of_rank(rank)
+    events = breakdown.events_of_rank(rank)
     if own is None:
         windows = [window for window in breakdown.windows if window.rank == rank]
         own = attributed(events, windows, rank)[device]
@@ -310,24 +316,24 @@ def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Mean
 
 
 def _chosen(
-    name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, asked: Place
+    name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, wanted: RankDevice
 ) -> tuple[MeanStep, str]:
     """Return (the device or host to diagnose, why it was chosen).
 
     Raises:
-        UsageError: the ``asked`` rank or device does not exist.
+        UsageError: the ``wanted`` rank or device does not exist.
     """
-    rank, device = asked
+    rank, device = wanted
     fitting = [
         lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
     ]
     if not fitting:
-        raise UsageError(f"{name}: the run has no {_named(asked)}", _instead(lanes))
+        raise UsageError(f"{name}: the run has no {_named(wanted)}", _instead(lanes))
     if len(fitting) == 1:
-        return fitting[0], "" if asked == (None, None) else "chosen by an option"
+        return fitting[0], "" if wanted == (None, None) else "chosen by an option"
     if straggler is not None and straggler.state == FOUND:
         for lane in fitting:
-            if (lane.rank, lane.device) == straggler.place:
+            if (lane.rank, lane.device) == straggler.rank_device:
                 return lane, "the straggler"
     of_first = [lane for lane in fitting if lane.rank == fitting[0].rank]
     lane = max(of_first, key=lambda lane: lane.busy_share)
@@ -335,8 +341,8 @@ def _chosen(
     return lane, f"the busiest device{whose}"
 
 
-def _named(asked: Place) -> str:
-    rank, device = asked
+def _named(wanted: RankDevice) -> str:
+    rank, device = wanted
     words = [] if device is None else [f"device {device}"]
     return " of ".join([*words, *([] if rank is None else [f"rank {rank}"])])
 
@@ -367,9 +373,9 @@ def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
     )
 
 
-def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
+def _events_of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
     """Return the events of the lane's rank in its steps, without events of its other devices."""
-    rows = events.take(pa.array(events.of_rank(lane.rank)))
+    rows = events.take(pa.array(events.rows_of_rank(lane.rank)))
     if windows[0].step is not None:
         steps = pa.array([window.step for window in windows], pa.int64())
         rows = rows.filter(pc.is_in(rows.column("step"), steps, skip_nulls=True))
@@ -386,7 +392,7 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
     return int(blocking.sum()) / steps if calls.any() else None
 
 
-def _grave(lack: Lack) -> bool:
+def _hides_time_first(lack: Lack) -> bool:
     """Return a sort key by which lacks that hide where the time goes come first."""
     return not lack.blinds
 

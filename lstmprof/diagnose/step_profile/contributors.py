@@ -1,11 +1,11 @@
 """What the time of a device or host ("lane") consists of: ops and activities with their calls.
 
-A contributor is the time of one op, activity or call, summed over the lane's time intervals
-("stretches", each attributed to one event). It has a part (the category of busy time or the cause
-of idle time) and a purpose: the category of work for which its op runs. If an op only calls others,
-its purpose is the category of the work inside it if all this work has one category, else the
-purpose of the op around it: ``aten::to`` and its ``aten::empty_strided`` serve the cast in its
-``aten::copy_``. Time that prepares the input or compiles is separate (``seen.contexts``).
+A contributor is the time of one op, activity or call, summed over the lane's time intervals, each
+attributed to one event. It has a part (the category of busy time or the cause of idle time) and a
+purpose: the category of work for which its op runs. If an op only calls others, its purpose is the
+category of the work inside it if all this work has one category, else the purpose of the op around
+it: ``aten::to`` and its ``aten::empty_strided`` serve the cast in its ``aten::copy_``. Time that
+prepares the input or compiles is separate (``seen.contexts``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
+from lstmprof.breakdown.attribution import LATENCY, TAIL, Intervals, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
 from lstmprof.diagnose.seen.calls import starting
@@ -76,31 +76,41 @@ def contributors(
     windows: list[Window],
     rank: int | None,
     device: int | None,
-    stretches: Stretches | None = None,
+    intervals: Intervals | None = None,
 ) -> pa.Table:
     """Return a table (``SCHEMA``) of the contributors of one device or host; they sum to its steps.
 
-    ``windows`` are the steps. ``device`` is None for the host of ``rank``. ``stretches`` are the
-    time intervals of the device or host; None computes them.
+    ``windows`` are the steps. ``device`` is None for the host of ``rank``. ``intervals`` are those
+    of the device or host; None computes them.
     """
-    stretches = stretches or attributed(events, windows, rank)[device]
-    of = _cut_by_purpose(events, windows, rank, device, stretches)
+    intervals = intervals or attributed(events, windows, rank)[device]
+    pieces = _cut_by_purpose(events, windows, rank, device, intervals)
     purpose, tiny = _purposes(events)
-    label = np.unique(np.stack([of.states, of.parts]), axis=1, return_inverse=True)[1].reshape(-1)
+    label = np.unique(np.stack([pieces.states, pieces.parts]), axis=1, return_inverse=True)[
+        1
+    ].reshape(-1)
     columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
-    columns = [np.where(of.row == NONE, NONE, column[of.row]) for column in columns]
-    flags = (of.overhead, of.compiles, of.starts, of.reads, *_of_calls(events, of, device))
+    columns = [np.where(pieces.row == NONE, NONE, column[pieces.row]) for column in columns]
+    flags = (
+        pieces.overhead,
+        pieces.compiles,
+        pieces.starts,
+        pieces.reads,
+        *_call_masks(events, pieces, device),
+    )
     groups = Groups(label, *columns, *(flag.astype(np.int64) for flag in flags))
     first = groups.first
-    calls = np.where((of.overhead | (of.parts == LATENCY))[first], 0, _calls(groups, of.row))
+    calls = np.where(
+        (pieces.overhead | (pieces.parts == LATENCY))[first], 0, _calls(groups, pieces.row)
+    )
     names = [_STEP.sub("", name) for name in events.texts("name")[1]]
     values = (names, *(events.texts(column)[1] for column in ("category", "family")))
-    length_ns = of.stretches.end_ns - of.stretches.start_ns
-    what = recorded(events, of.stretches, own_ranges=False)
+    length_ns = pieces.intervals.end_ns - pieces.intervals.start_ns
+    what = recorded(events, pieces.intervals, own_ranges=False)
     return pa.table(
         [
-            pa.array(of.states[first].tolist(), pa.string()),
-            pa.array(of.parts[first].tolist(), pa.string()),
+            pa.array(pieces.states[first].tolist(), pa.string()),
+            pa.array(pieces.parts[first].tolist(), pa.string()),
             *(texts_at(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
             pa.array(columns[3][first] == 1),
             *(pa.array(flag[first]) for flag in flags),
@@ -116,7 +126,7 @@ def contributors(
 class _Pieces:
     """Time intervals, cut so that each serves one purpose (the input, compilation …)."""
 
-    stretches: Stretches
+    intervals: Intervals
     row: Ints
     states: NDArray[np.str_]
     parts: NDArray[np.str_]
@@ -131,25 +141,25 @@ def _cut_by_purpose(
     windows: list[Window],
     rank: int | None,
     device: int | None,
-    stretches: Stretches,
+    intervals: Intervals,
 ) -> _Pieces:
-    """Return the time intervals ``stretches``, cut at input, compilation and reading loops."""
+    """Return ``intervals``, cut at input, compilation and reading loops."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
-    stretches = stretches.cut_at(np.concatenate(borders))
-    called = _called(events, stretches, device)
+    intervals = intervals.cut_at(np.concatenate(borders))
+    called = _called(events, intervals, device)
     overhead = called != NONE
-    row = np.where(overhead, called, stretches.row)
-    states, parts = _labels(stretches)
-    pieces = Attributed(stretches, row, device, states == "idle", parts == "transfer")
+    row = np.where(overhead, called, intervals.row)
+    states, parts = _labels(intervals)
+    pieces = Attributed(intervals, row, device, states == "idle", parts == "transfer")
     states = np.where(preparing.holds(pieces), INPUT, states)
     compiles, row = compiling.holds(pieces)
-    lane = Lane(events, windows, device, stretches)
+    lane = Lane(events, windows, device, intervals)
     starts = _are(starting(lane), row) & (parts != LATENCY)
     parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
     reads = reading.holds(pieces)
-    return _Pieces(stretches, row, states, parts, overhead, compiles, starts, reads)
+    return _Pieces(intervals, row, states, parts, overhead, compiles, starts, reads)
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
@@ -158,24 +168,24 @@ def _are(rows: Flags, row: Ints) -> Flags:
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
-def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:
+def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
     """Return for each short interval of Python on a host the op called right after it, or ``NONE``.
 
     ``NONE`` also for every other interval, and for all intervals of a device.
     """
-    row = stretches.row
+    row = intervals.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
-    called = ops_called(events, thread_ids(events)[row], stretches.start_ns, stretches.end_ns)
+    called = ops_called(events, thread_ids(events)[row], intervals.start_ns, intervals.end_ns)
     python = events.is_kind("step", "range", "python")[row] & (row != NONE)
     return np.where(python, called, NONE)
 
 
-def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
+def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
     """Return (states, parts) of the time intervals; parts have no ``TAIL`` prefix."""
-    states = np.array([state for state, _ in stretches.labels], dtype=object)
-    parts = np.array([part.removeprefix(TAIL) for _, part in stretches.labels], dtype=object)
-    return states[stretches.label].astype(str), parts[stretches.label].astype(str)
+    states = np.array([state for state, _ in intervals.labels], dtype=object)
+    parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
+    return states[intervals.label].astype(str), parts[intervals.label].astype(str)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
@@ -200,7 +210,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
     return serves, np.where(is_op, short_op & (decider != NONE), short_kernel)
 
 
-def _of_calls(events: EventTable, of: _Pieces, device: int | None) -> tuple[Flags, Flags]:
+def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
     """Return two masks of intervals: ops that compute on the CPU, and calls that enqueue work.
 
     An op of a computing category computes on the CPU if it is long and has neither runtime calls
@@ -218,9 +228,9 @@ def _of_calls(events: EventTable, of: _Pieces, device: int | None) -> tuple[Flag
         computes = events.is_kind("op") & events.column("category").is_valid().to_numpy()
         computes &= ~events.is_one_of("category", "other", "collective")
         on_cpu = computes & alone & (own_time(events) >= CPU_OP_NS)
-    here = of.row != NONE
-    dispatch, calls = here & (of.parts == "dispatch"), here & (of.parts == "runtime")
-    return dispatch & on_cpu[of.row], calls & enqueues[of.row]
+    here = pieces.row != NONE
+    dispatch, calls = here & (pieces.parts == "dispatch"), here & (pieces.parts == "runtime")
+    return dispatch & on_cpu[pieces.row], calls & enqueues[pieces.row]
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:
@@ -238,7 +248,7 @@ _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
 def lost_overhead_ns(
-    events: EventTable, windows: Sequence[Window], rank: int | None, stretches: Stretches
+    events: EventTable, windows: Sequence[Window], rank: int | None, intervals: Intervals
 ) -> int:
     """Return the idle time (ns per step) that may be due to profiler overhead of unknown threads.
 
@@ -246,13 +256,13 @@ def lost_overhead_ns(
     op that the host thread ran, although the profiler may be the cause. Time in runtime calls is
     not included.
     """
-    rows = events.of_rank(rank)
+    rows = events.rows_of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)
     rows = rows[lost[rows]]
     if not len(rows) or not windows:
         return 0
-    waits = [s == "idle" and p.removeprefix(TAIL) in _BETWEEN_CALLS for s, p in stretches.labels]
-    chosen = np.array(waits, dtype=np.bool_)[stretches.label]
+    waits = [s == "idle" and p.removeprefix(TAIL) in _BETWEEN_CALLS for s, p in intervals.labels]
+    chosen = np.array(waits, dtype=np.bool_)[intervals.label]
     covered = Covered(events.start_ns[rows], events.end_ns[rows])
-    beside = covered.within(stretches.start_ns[chosen], stretches.end_ns[chosen])
+    beside = covered.within(intervals.start_ns[chosen], intervals.end_ns[chosen])
     return round(int(beside.sum()) / len(windows))

@@ -31,7 +31,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 #: Category → noun of its ops and kernels. For recurrent work, the noun depends on the name.
-_OF_CATEGORY = {
+_NOUN_OF_CATEGORY = {
     "gemm": "product",
     "conv": "convolution",
     "attention": "attention",
@@ -43,7 +43,7 @@ _OF_CATEGORY = {
 }
 #: Nouns of work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` is one time step
 #: of it.
-WORK = (*dict.fromkeys(_OF_CATEGORY.values()), "layer", "cell")
+WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Parts of kernel names: cuDNN's gradients of a convolution's input and of its weights.
 _PASSES = ("", "dgrad", "wgrad")
@@ -94,7 +94,7 @@ def _row(noun: str, lengths_ns: Ints) -> dict[str, str | int | None]:
 def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
     """Return for each event whether it belongs to ``rank`` and, if steps are marked, to a step."""
     inside = np.zeros(len(events), dtype=np.bool_)
-    inside[events.of_rank(rank)] = True
+    inside[events.rows_of_rank(rank)] = True
     steps = [window.step for window in windows if window.step is not None]
     return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
 
@@ -161,7 +161,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
         code = names.index(category) if category in names else UNKNOWN
         computes = events.is_kind("op") & (codes == code)
         nearest = inherited(parent, np.where(computes, np.arange(len(events)), NONE))
-        of_noun = (nouns == WORK.index(_OF_CATEGORY[category])) & (codes[rows] == code)
+        of_noun = (nouns == WORK.index(_NOUN_OF_CATEGORY[category])) & (codes[rows] == code)
         of_noun &= issuer != NONE
         ops[of_noun] = nearest[issuer[of_noun]]
     return np.where(ops == NONE, NONE, len(_PASSES) * ops + passes[name_codes[rows]])
@@ -226,16 +226,16 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
     if category == "rnn":
-        return _of_recurrent_kernel(family, name) if on_device else _of_recurrent_op(name)
-    noun = _OF_CATEGORY.get(category)
+        return _recurrent_kernel_role(family, name) if on_device else _recurrent_op_role(name)
+    noun = _NOUN_OF_CATEGORY.get(category)
     return None if on_device and category in _PRODUCTS and not is_product(name) else noun
 
 
-def _of_recurrent_op(name: str) -> str:
+def _recurrent_op_role(name: str) -> str:
     return "cell" if _CELL_OP.search(name) else "layer"
 
 
-def _of_recurrent_kernel(family: str, name: str) -> str | None:
+def _recurrent_kernel_role(family: str, name: str) -> str | None:
     if family == "gemm":
         return "product" if is_product(name) else None
     return {"persistent": "layer", "pointwise": "pointwise"}.get(family)
@@ -265,7 +265,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
     """Return the gaps (ns) before activities that start in a step, and before the step's end."""
-    rows = events.of_rank(rank)
+    rows = events.rows_of_rank(rank)
     of_device = events.ints("device", UNKNOWN) == device
     rows = rows[(of_device & events.is_kind(*ACTIVITY_KINDS))[rows]]
     start, end = events.start_ns[rows], events.end_ns[rows]

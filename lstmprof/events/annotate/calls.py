@@ -93,7 +93,7 @@ class Coverage:
     unanswered: int
 
 
-class Answers:
+class ActivityCounts:
     """For each event of a table: whether it launched 0, 1 or more activities.
 
     ``rows`` is the number of events in the table.
@@ -103,12 +103,12 @@ class Answers:
         self._count = np.zeros(rows, dtype=np.uint8)
 
     @classmethod
-    def of(cls, events: EventTable) -> Answers:
+    def of(cls, events: EventTable) -> ActivityCounts:
         """Count the activities that each of ``events`` launched; their links must be filled."""
-        answers = cls(len(events))
+        activity_counts = cls(len(events))
         for part in events.parts(("event_id", "launch_id")):
-            answers.add(part.rows_named("launch_id"))
-        return answers
+            activity_counts.add(part.rows_named("launch_id"))
+        return activity_counts
 
     def add(self, launches: Ints) -> None:
         """Count more activities; ``launches`` has the row of each activity's launch, or
@@ -133,15 +133,15 @@ class Answers:
 
 def coverage(events: EventTable) -> Coverage:
     """Count how many activities and launches of ``events`` are linked."""
-    answers = Answers.of(events)
+    activity_counts = ActivityCounts.of(events)
     parts = [
-        _covered(part, answers)
+        _covered(part, activity_counts)
         for part in events.parts(("event_id", "kind", "name", "launch_id", "op_id", "op_name"))
     ]
     return Coverage(*(sum(counts) for counts in zip(*parts, strict=True)))
 
 
-def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, int]:
+def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, int, int, int, int]:
     """Return the counts of one part of the table, in the order of the fields of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
@@ -152,7 +152,7 @@ def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, 
         int((activity & (launch >= 0)).sum()),
         int((activity & ((op >= 0) | named)).sum()),
         len(calls),
-        int((~answers.any(calls + events.first_row)).sum()),
+        int((~activity_counts.any(calls + events.first_row)).sum()),
     )
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.events.annotate.calls import Answers
+from lstmprof.events.annotate.calls import ActivityCounts
 from lstmprof.events.annotate.tally import COUNTED, Columns, Reading, Tally
 from lstmprof.events.intervals import Ints
-from lstmprof.events.processes import in_turn
+from lstmprof.events.processes import successive_processes
 from lstmprof.events.stored import StoredEvents
 from lstmprof.events.table import UNKNOWN, EventTable
 
@@ -85,23 +85,31 @@ class Recorded:
 def recorded(events: EventTable) -> tuple[Recorded, ...]:
     """Return the counts of each rank; ``events`` need all derived columns."""
     if isinstance(events, StoredEvents):
-        return _of_stored(events)
+        return _counts_on_disk(events)
     everything = Reading().columns(events)
     return tuple(
-        _of_rank(rank, [_of_process(everything.only(rows)) for rows in in_turn(events, of_rank)])
-        for rank, of_rank in ((rank, events.of_rank(rank)) for rank in events.ranks())
+        _rank_counts(
+            rank,
+            [
+                _count_process(everything.only(rows))
+                for rows in successive_processes(events, of_rank)
+            ],
+        )
+        for rank, of_rank in ((rank, events.rows_of_rank(rank)) for rank in events.ranks())
     )
 
 
-def _of_process(columns: Columns) -> _Told:
-    answers = Answers(int(columns.launch.max(initial=columns.row.max(initial=0))) + 1)
-    answers.add(columns.launch)
-    tally = Tally(answers)
+def _count_process(columns: Columns) -> _ProcessCounts:
+    activity_counts = ActivityCounts(
+        int(columns.launch.max(initial=columns.row.max(initial=0))) + 1
+    )
+    activity_counts.add(columns.launch)
+    tally = Tally(activity_counts)
     tally.add(columns, np.zeros(len(columns.row), dtype=np.int64))
-    return _told(tally)[0]
+    return _process_counts(tally)[0]
 
 
-def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
+def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
     """Count events on disk with one batch in memory at a time.
 
     If a rank has processes that ran one after the other, the whole table is in memory.
@@ -111,17 +119,19 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
     deciding = events.once(deciding_events)
     ranks = deciding.ranks()
-    if any(len(in_turn(deciding, deciding.of_rank(rank))) > 1 for rank in ranks):
+    if any(len(successive_processes(deciding, deciding.rows_of_rank(rank))) > 1 for rank in ranks):
         return recorded(EventTable(events.arrow))
-    tally, reading = Tally(Answers.of(events), len(ranks)), Reading()
+    tally, reading = Tally(ActivityCounts.of(events), len(ranks)), Reading()
     numbers = np.array([UNKNOWN if rank is None else rank for rank in ranks])
     for part in events.parts(COUNTED):
         tally.add(reading.columns(part), np.searchsorted(numbers, part.ints("rank", UNKNOWN)))
-    return tuple(_of_rank(rank, [of]) for rank, of in zip(ranks, _told(tally), strict=True))
+    return tuple(
+        _rank_counts(rank, [of]) for rank, of in zip(ranks, _process_counts(tally), strict=True)
+    )
 
 
 @dataclass(frozen=True)
-class _Told:
+class _ProcessCounts:
     """The counts of one process by name, the numbers of its steps, and of its steps with
     activities."""
 
@@ -130,20 +140,20 @@ class _Told:
     busy_steps: Ints
 
 
-def _told(tally: Tally) -> list[_Told]:
-    return [_Told(*of) for of in zip(tally.counts(), *tally.steps(), strict=True)]
+def _process_counts(tally: Tally) -> list[_ProcessCounts]:
+    return [_ProcessCounts(*of) for of in zip(tally.counts(), *tally.steps(), strict=True)]
 
 
-def _of_rank(rank: int | None, turns: list[_Told]) -> Recorded:
-    """Return the counts of a rank: the sums over its processes (``turns``).
+def _rank_counts(rank: int | None, processes: list[_ProcessCounts]) -> Recorded:
+    """Return the counts of a rank: the sums over its ``processes``.
 
     The processes ran one after the other.
     """
     counts: Counter[str] = Counter()
-    for of in turns:
+    for of in processes:
         counts.update(of.counts)
-    steps = np.unique(np.concatenate([of.steps for of in turns]))
-    busy_steps = np.unique(np.concatenate([of.busy_steps for of in turns]))
+    steps = np.unique(np.concatenate([of.steps for of in processes]))
+    busy_steps = np.unique(np.concatenate([of.busy_steps for of in processes]))
     bare = np.setdiff1d(steps, busy_steps) if np.isin(busy_steps, steps).any() else steps[:0]
     return Recorded(
         rank=rank,

@@ -26,7 +26,7 @@ UNKNOWN, WAITING = "unknown", "waiting"
 BY_OP = "by op"
 
 #: Frameworks whose step is one call of a compiled function (``breakdown.host``).
-_OF_ONE_CALL = ("tensorflow", "jax", "pytensor", "theano")
+_ONE_CALL_FRAMEWORKS = ("tensorflow", "jax", "pytensor", "theano")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _kernel(part: str, classes: str, reason: str) -> FrameRule:
 FRAME_RULES: tuple[FrameRule, ...] = (
     _rule(
         WAITING,
-        " ".join(_OF_ONE_CALL),
+        " ".join(_ONE_CALL_FRAMEWORKS),
         r"FutexWaiter|pthread_cond_(?:timed)?wait|sem_(?:timed|clock)?wait|WaitForWork|PosixSem",
         "waits for another thread, which has samples of its own",
     ),
@@ -151,7 +151,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
     ),
     _rule(
         DISPATCH,
-        " ".join(_OF_ONE_CALL),
+        " ".join(_ONE_CALL_FRAMEWORKS),
         r"ExecutorState|ThunkExecutor|WhileThunk|ThreadPool|EventMgr|tensorflow::|tsl::|xla::|pjrt"
         r"|\(\S*\.py:\d+\)$|^_PyEval_|\(libpython[\d.]+",
         "a step is one call of a compiled function: the framework, between its ops",
@@ -171,7 +171,7 @@ _NO_RULE = "no rule knows a frame of it"
 
 
 @dataclass(frozen=True)
-class Place:
+class StackPart:
     """The part of the breakdown that a stack belongs to, the reason, and its Python line.
 
     ``rule`` is the reason of the deciding rule. ``line`` is the innermost Python frame,
@@ -195,7 +195,7 @@ def within_step(frames: Sequence[str]) -> Sequence[str] | None:
     return None if any(map(is_python, frames)) else frames
 
 
-def place_of(frames: Sequence[str], framework: str) -> Place:
+def part_of_stack(frames: Sequence[str], framework: str) -> StackPart:
     """Return the part and Python line of a stack in ``framework``; its last frame is innermost."""
     line = next(filter(is_python, reversed(frames)), None)
     if any(_COLLECTS.match(frame) for frame in frames):
@@ -208,8 +208,8 @@ def place_of(frames: Sequence[str], framework: str) -> Place:
             if part in _OPTIMIZER_WORK and any(map(_OPTIMIZER.search, frames)):
                 part = "optimizer"
             if part is not None:
-                return Place(part, rule.reason, line)
-    return Place(UNKNOWN, _NO_RULE, line)
+                return StackPart(part, rule.reason, line)
+    return StackPart(UNKNOWN, _NO_RULE, line)
 
 
 def is_python(frame: str) -> bool:

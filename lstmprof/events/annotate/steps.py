@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.processes import in_turn
+from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
@@ -99,12 +99,14 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
     all_windows: list[Window] = []
     thread = thread_ids(events)
     for rank in events.ranks():
-        rows = events.of_rank(rank)
-        turns = [(part, _markers(events, part, thread)) for part in in_turn(events, rows)]
-        turns = [(part, markers) for part, markers in turns if len(markers)]
-        all_windows += _marked(events, rank, turns, thread, captured)
-        if not turns:
-            all_windows += _whole(events, rank, rows, thread)
+        rows = events.rows_of_rank(rank)
+        processes = [
+            (part, _markers(events, part, thread)) for part in successive_processes(events, rows)
+        ]
+        processes = [(part, markers) for part, markers in processes if len(markers)]
+        all_windows += _marked(events, rank, processes, thread, captured)
+        if not processes:
+            all_windows += _whole_profile(events, rank, rows, thread)
     return [w for w in all_windows if w.end_ns > w.start_ns]
 
 
@@ -128,17 +130,17 @@ def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
 def _marked(
     events: EventTable,
     rank: int | None,
-    turns: list[tuple[Ints, Ints]],
+    processes: list[tuple[Ints, Ints]],
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
     """Return one window per marker of one rank.
 
-    ``turns`` has (rows, rows of the markers) for each of the rank's processes, which ran one after
-    the other.
+    ``processes`` has (rows, rows of the markers) for each of the rank's processes, which ran one
+    after the other.
     """
-    rows = [row for _, markers in turns for row in markers.tolist()]
-    ends = [end for part, markers in turns for end in _ends(events, part, markers, captured)]
+    rows = [row for _, markers in processes for row in markers.tolist()]
+    ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
     return [
         Window(rank, number, int(events.start_ns[row]), end, int(thread[row]))
@@ -168,7 +170,7 @@ def _numbers(names: list[str]) -> list[int]:
     return numbers if distinct else list(range(len(names)))
 
 
-def _whole(events: EventTable, rank: int | None, rows: Ints, thread: Ints) -> list[Window]:
+def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Ints) -> list[Window]:
     if not len(rows):
         return []
     start, end = events.start_ns[rows], events.end_ns[rows]
@@ -212,7 +214,7 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
             of_ranks.setdefault(window.rank, []).append(window)
     for rank in events.ranks() if of_ranks else ():
         if rank in of_ranks:
-            rows = events.of_rank(rank)
+            rows = events.rows_of_rank(rank)
             step[rows] = _steps_at(at[rows], of_ranks[rank])
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 

@@ -29,7 +29,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.host.scratch import room_in
 
-_OF_WINDOWS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
+_WINDOW_COLUMNS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
 
 
 def deciding_events(events: StoredEvents) -> EventTable:
@@ -40,7 +40,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
     """
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
-    for part in events.parts(_OF_WINDOWS):
+    for part in events.parts(_WINDOW_COLUMNS):
         on_host = np.flatnonzero(thread_ids(part) >= 0)
         rank, pid = (part.ints(name, UNKNOWN)[on_host] for name in ("rank", "pid"))
         process = numbered(rank, pid)
@@ -52,7 +52,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
         rows = np.unique(np.concatenate([markers, on_host[first], on_host[last]]))
         chosen.append(part.take(rows).arrow)
     begins = {rank: np.sort([*of.values()]) for rank, of in began.items()}
-    for part in events.parts(_OF_WINDOWS):
+    for part in events.parts(_WINDOW_COLUMNS):
         activities = np.flatnonzero(part.is_kind(*ACTIVITY_KINDS))
         rank = part.ints("rank", UNKNOWN)[activities]
         turn = np.zeros(len(activities), dtype=np.int64)
@@ -126,7 +126,7 @@ _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
 #: Columns that the derived columns are computed from, without those that only the joins need.
-_OF_DERIVED = (
+_SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
 )
@@ -174,7 +174,7 @@ class _Joined:
 
     def _join(self) -> None:
         has_backward = False
-        for part in self._events.parts(_OF_JOINS):
+        for part in self._events.parts(_JOIN_COLUMNS):
             self._add_correlated(part)
             has_backward |= self._add_numbered(part)
         for number in sorted(self._correlated.numbers):
@@ -256,7 +256,7 @@ class _Joined:
         self.forward.add(self._events.batch_of(rows), rows, row[forward[backward]])
 
 
-_OF_JOINS = (
+_JOIN_COLUMNS = (
     *("event_id", "kind", "start_ns", "rank", "pid", "correlation_id", "external_id"),
     *("sequence_number", "forward_thread"),
 )
@@ -291,13 +291,13 @@ class _Piece:
 
 
 def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
-    running = events.coded(0, _OF_DERIVED).slice(0, 0)
+    running = events.coded(0, _SOURCE_COLUMNS).slice(0, 0)
     for number, batch in enumerate(events.batches):
-        own = events.coded(number, _OF_DERIVED)
+        own = events.coded(number, _SOURCE_COLUMNS)
         (leavers,), (guests,) = joined.leavers.columns(number), joined.guests.columns(number)
         stays = np.ones(len(own), dtype=np.bool_)
         stays[leavers - batch.first] = False
-        guests_here = events.coded_rows(np.sort(guests), _OF_DERIVED)
+        guests_here = events.coded_rows(np.sort(guests), _SOURCE_COLUMNS)
         staying = own.filter(pa.array(stays)) if len(leavers) else own
         parts = [running, staying, guests_here]
         coded = pa.concat_tables(parts, promote_options="default")

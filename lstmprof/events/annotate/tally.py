@@ -1,8 +1,8 @@
 """Count the events of each process in one table, or in its parts in order of time.
 
 Events that begin together are in one part. A launch and its activity, or a call and its callee, may
-be in different parts. So ``Answers`` finds the launches that have an activity before counting
-starts, and calls that still run are remembered for the next part.
+be in different parts. So ``ActivityCounts`` finds the launches that have an activity before
+counting starts, and calls that still run are remembered for the next part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.events.annotate.calls import Answers, is_kernel_launch
+from lstmprof.events.annotate.calls import ActivityCounts, is_kernel_launch
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -28,7 +28,7 @@ ROUNDED_NS = 1000
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
 #: Names of ops and ranges of libraries that run only on GPUs. Ops that also run on a CPU
 #: (``_use_cudnn_ctc_loss``) and names that users choose do not match.
-_OF_GPU = re.compile(
+_GPU_NAMES = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
@@ -48,7 +48,7 @@ class Columns:
     """Columns of some events, with one entry per event; times are in ns.
 
     ``row`` is the event's row in the whole table, and ``launch`` that of an activity's launch.
-    ``thread`` is the number of the host thread and ``place`` the number of the device's stream; −1
+    ``thread`` is the number of the host thread and ``stream`` the number of the device's stream; −1
     if there is none or it is unknown. ``flags`` has a mask for each property, such as ``op`` or
     ``activity``.
     """
@@ -57,7 +57,7 @@ class Columns:
     start: Ints
     dur: Ints
     thread: Ints
-    place: Ints
+    stream: Ints
     launch: Ints
     step: Ints
     flags: dict[str, Flags]
@@ -69,7 +69,7 @@ class Columns:
             start=self.start[rows],
             dur=self.dur[rows],
             thread=self.thread[rows],
-            place=self.place[rows],
+            stream=self.stream[rows],
             launch=self.launch[rows],
             step=self.step[rows],
             flags={name: flag[rows] for name, flag in self.flags.items()},
@@ -84,13 +84,13 @@ class _Numbers:
     """Number tuples of keys from 0 in order of first occurrence, across all parts of a table."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[int, ...], int] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
         """Return for each position the number of the tuple of all ``keys`` there."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
-        numbers = [self._of.setdefault(thing, len(self._of)) for thing in things]
+        numbers = [self._numbers.setdefault(thing, len(self._numbers)) for thing in things]
         return np.array(numbers, dtype=np.int64)[groups.of]
 
 
@@ -98,7 +98,7 @@ class Reading:
     """Read the ``Columns`` of the parts of one table, in order."""
 
     def __init__(self) -> None:
-        self._threads, self._places = _Numbers(), _Numbers()
+        self._threads, self._streams = _Numbers(), _Numbers()
         self._running: Ints = np.empty(0, dtype=np.int64)
 
     def columns(self, events: EventTable) -> Columns:
@@ -115,8 +115,8 @@ class Reading:
             thread=self._numbered(
                 self._threads, events, np.flatnonzero(thread_ids(events) != NONE), "pid", "tid"
             ),
-            place=self._numbered(
-                self._places,
+            stream=self._numbered(
+                self._streams,
                 events,
                 np.flatnonzero(activity & events.column("stream").is_valid().to_numpy()),
                 *("device", "stream"),
@@ -131,7 +131,7 @@ class Reading:
                 "runtime": runtime,
                 "handed over": calls & events.where_name(_HANDS_OVER.search),
                 "kernel launch": calls & events.where_name(is_kernel_launch),
-                "of gpu": (events.is_kind("op") | ranges) & events.where_name(_OF_GPU.fullmatch),
+                "of gpu": (events.is_kind("op") | ranges) & events.where_name(_GPU_NAMES.fullmatch),
                 "activity": activity,
                 "kernel": events.is_kind("kernel"),
                 "migration": events.is_kind("memcpy") & events.where_name(_MIGRATION.match),
@@ -154,20 +154,21 @@ class Reading:
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
         """Return a number for each of ``rows``, equal for equal rank and ``columns``; ``NONE`` for
         others."""
-        of = np.full(len(events), NONE, dtype=np.int64)
-        of[rows] = numbers.of(*(events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns)))
-        return of
+        numbered = np.full(len(events), NONE, dtype=np.int64)
+        keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
+        numbered[rows] = numbers.of(*keys)
+        return numbered
 
 
 class Tally:
     """Count the events of several processes, part by part.
 
-    ``answers`` shows which launches have activities. Processes are numbered from 0 to ``processes``
-    − 1. Threads and streams belong to one process each.
+    ``activity_counts`` shows which launches have activities. Processes are numbered from 0 to
+    ``processes`` − 1. Threads and streams belong to one process each.
     """
 
-    def __init__(self, answers: Answers, processes: int = 1) -> None:
-        self._answers, self._processes = answers, processes
+    def __init__(self, activity_counts: ActivityCounts, processes: int = 1) -> None:
+        self._activity_counts, self._processes = activity_counts, processes
         self._sums: dict[str, Ints] = {}
         self._first_ns, self._end_ns = _late(processes), _early(processes)
         self._steps: set[tuple[int, int]] = set()  # pairs (process, step)
@@ -176,53 +177,53 @@ class Tally:
         self._lost = _Lost(processes)
         self._overlaps = _Overlaps(processes)
 
-    def add(self, of: Columns, process: Ints) -> None:
+    def add(self, columns: Columns, process: Ints) -> None:
         """Count the events of the next part; ``process`` has the process number of each event."""
-        activities = of.where("activity")
-        launchable = activities[~of.flags["migration"][activities]]
-        np.minimum.at(self._first_ns, process, of.start)
-        np.maximum.at(self._end_ns, process, of.start + of.dur)
+        activities = columns.where("activity")
+        launchable = activities[~columns.flags["migration"][activities]]
+        np.minimum.at(self._first_ns, process, columns.start)
+        np.maximum.at(self._end_ns, process, columns.start + columns.dur)
         counted = {
-            "ops": of.where("op"),
-            "ops_in_steps": np.flatnonzero(of.flags["op"] & (of.step != UNKNOWN)),
-            "ranges": of.where("range"),
-            "device_ranges": of.where("device range"),
-            "python_frames": of.where("python"),
-            "runtime_calls": of.where("runtime"),
-            "handed_over": of.where("handed over"),
-            "gpu_ops": of.where("of gpu"),
+            "ops": columns.where("op"),
+            "ops_in_steps": np.flatnonzero(columns.flags["op"] & (columns.step != UNKNOWN)),
+            "ranges": columns.where("range"),
+            "device_ranges": columns.where("device range"),
+            "python_frames": columns.where("python"),
+            "runtime_calls": columns.where("runtime"),
+            "handed_over": columns.where("handed over"),
+            "gpu_ops": columns.where("of gpu"),
             "activities": activities,
-            "kernels": of.where("kernel"),
-            "migrations": of.where("migration"),
-            "unlaunched": launchable[of.launch[launchable] == NONE],
-            "launched_before": self._launched_before(of, process, launchable),
+            "kernels": columns.where("kernel"),
+            "migrations": columns.where("migration"),
+            "unlaunched": launchable[columns.launch[launchable] == NONE],
+            "launched_before": self._launched_before(columns, process, launchable),
         }
         for name, rows in counted.items():
             self._add(name, _counts(process[rows], self._processes))
         busy_ns = np.zeros(self._processes, dtype=np.int64)
-        np.add.at(busy_ns, process[activities], of.dur[activities])
+        np.add.at(busy_ns, process[activities], columns.dur[activities])
         self._add("activity_ns", busy_ns)
-        in_steps = np.flatnonzero(of.step != UNKNOWN)
-        self._steps |= _pairs(process[in_steps], of.step[in_steps])
-        self._busy_steps |= _pairs(process[activities], of.step[activities])
-        self._lost.add(of, process, self._answers)
-        self._overlaps.add(of, process, activities, self._answers)
+        in_steps = np.flatnonzero(columns.step != UNKNOWN)
+        self._steps |= _pairs(process[in_steps], columns.step[in_steps])
+        self._busy_steps |= _pairs(process[activities], columns.step[activities])
+        self._lost.add(columns, process, self._activity_counts)
+        self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _add(self, name: str, counts: Ints) -> None:
         self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
-    def _launched_before(self, of: Columns, process: Ints, activities: Ints) -> Ints:
+    def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
         """Return those ``activities`` without a launch that began before the first one with a
         launch.
 
         Only activities of the same stream are compared. Activities without a known stream count as
         one stream per process.
         """
-        place, start = of.place[activities], of.start[activities]
-        stream = np.where(place == NONE, process[activities], place + self._processes)
+        stream, start = columns.stream[activities], columns.start[activities]
+        stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
         self._has_launched = np.pad(self._has_launched, (0, streams - len(self._has_launched)))
-        without = of.launch[activities] == NONE
+        without = columns.launch[activities] == NONE
         first = np.where(self._has_launched, UNKNOWN, np.iinfo(np.int64).max)
         np.minimum.at(first, stream[~without], start[~without])
         self._has_launched[stream[~without]] = True
@@ -234,8 +235,8 @@ class Tally:
         Both are sorted.
         """
         return (
-            _of_each(self._steps, self._processes),
-            _of_each(self._busy_steps, self._processes),
+            _distinct_steps(self._steps, self._processes),
+            _distinct_steps(self._busy_steps, self._processes),
         )
 
     def counts(self) -> list[dict[str, int]]:
@@ -271,7 +272,7 @@ def _pairs(processes: Ints, steps: Ints) -> set[tuple[int, int]]:
     return set(zip(processes[first].tolist(), steps[first].tolist(), strict=True))
 
 
-def _of_each(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
+def _distinct_steps(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
     steps: list[list[int]] = [[] for _ in range(processes)]
     for process, step in sorted(pairs):
         steps[process].append(step)
@@ -289,71 +290,76 @@ class _Lost:
         self._processes = processes
         self._launches = np.zeros(processes, dtype=np.int64)
         # Start of the first and of the last launch that has an activity.
-        self._first_answered, self._last_answered = _late(processes), _early(processes)
+        self._first_with_activity, self._last_with_activity = _late(processes), _early(processes)
         self._all, self._first, self._last = (_Starts(processes) for _ in range(3))
         self._end_ns = _early(processes)
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
-    def add(self, of: Columns, process: Ints, answers: Answers) -> None:
+    def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
         """Count the launches of the next part of the table.
 
         ``process`` has the process number of each event.
         """
-        launches = of.where("kernel launch")
-        is_answered = answers.any(of.row[launches])
-        lost, answered = launches[~is_answered], launches[is_answered]
-        lost = lost[~self._captured(of, lost)]
-        self._launches += _counts(process[np.append(lost, answered)], self._processes)
-        self._all.add(process[lost], of.start[lost])
-        self._place(process[lost], of.start[lost], process[answered], of.start[answered])
-        np.maximum.at(self._end_ns, process[lost], (of.start + of.dur)[lost])
+        launches = columns.where("kernel launch")
+        has_activity = activity_counts.any(columns.row[launches])
+        lost, with_activity = launches[~has_activity], launches[has_activity]
+        lost = lost[~self._captured(columns, lost)]
+        self._launches += _counts(process[np.append(lost, with_activity)], self._processes)
+        self._all.add(process[lost], columns.start[lost])
+        self._count_ends(
+            process[lost], columns.start[lost], process[with_activity], columns.start[with_activity]
+        )
+        np.maximum.at(self._end_ns, process[lost], (columns.start + columns.dur)[lost])
 
-    def _place(self, lost: Ints, lost_ns: Ints, answered: Ints, answered_ns: Ints) -> None:
+    def _count_ends(
+        self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
+    ) -> None:
         """Count lost launches before the first and after the last launch with an activity.
 
-        ``lost`` and ``answered`` (launches with an activity) are process numbers, ``…_ns`` starts.
+        ``lost`` and ``with_activity`` (launches with an activity) are process numbers, ``…_ns``
+        starts.
         """
         first, last = _late(self._processes), _early(self._processes)
-        np.minimum.at(first, answered, answered_ns)
-        np.maximum.at(last, answered, answered_ns)
-        self._first_answered = np.minimum(self._first_answered, first)
-        self._last_answered = np.where(last == UNKNOWN, self._last_answered, last)
-        self._last.forget(np.unique(answered))
+        np.minimum.at(first, with_activity, with_activity_ns)
+        np.maximum.at(last, with_activity, with_activity_ns)
+        self._first_with_activity = np.minimum(self._first_with_activity, first)
+        self._last_with_activity = np.where(last == UNKNOWN, self._last_with_activity, last)
+        self._last.forget(np.unique(with_activity))
         after = lost_ns > last[lost]
         self._last.add(lost[after], lost_ns[after])
-        before = lost_ns < self._first_answered[lost]
+        before = lost_ns < self._first_with_activity[lost]
         self._first.add(lost[before], lost_ns[before])
 
-    def _captured(self, of: Columns, rows: Ints) -> Flags:
+    def _captured(self, columns: Columns, rows: Ints) -> Flags:
         """Return for each call in ``rows`` whether its thread was capturing a CUDA graph."""
         inside = np.zeros(len(rows), dtype=np.bool_)
-        calls = {name: of.where(name) for name in ("capture", "captured")}
+        calls = {name: columns.where(name) for name in ("capture", "captured")}
         threads = {thread for _, thread in self._captures}
-        threads = threads.union(*(of.thread[c].tolist() for c in calls.values()))
-        for thread in sorted(threads.intersection(of.thread[rows].tolist())):
-            members = of.thread[rows] == thread
-            at_ns = of.start[rows[members]]
+        threads = threads.union(*(columns.thread[c].tolist() for c in calls.values()))
+        for thread in sorted(threads.intersection(columns.thread[rows].tolist())):
+            members = columns.thread[rows] == thread
+            at_ns = columns.start[rows[members]]
             opened, closed = (
                 self._captures[name, thread]
-                + np.searchsorted(np.sort(of.start[c[of.thread[c] == thread]]), at_ns)
+                + np.searchsorted(np.sort(columns.start[c[columns.thread[c] == thread]]), at_ns)
                 for name, c in calls.items()
             )
             inside[members] = opened > closed
         for name, c in calls.items():
-            self._captures.update((name, thread) for thread in of.thread[c].tolist())
+            self._captures.update((name, thread) for thread in columns.thread[c].tolist())
         return inside
 
     def counts(self) -> list[dict[str, int]]:
         """Return the counts of each process, under the field names of ``Recorded``."""
-        return [self._of(number) for number in range(self._processes)]
+        return [self._of_process(number) for number in range(self._processes)]
 
-    def _of(self, number: int) -> dict[str, int]:
+    def _of_process(self, number: int) -> dict[str, int]:
         lost = int(self._all.count[number])
         counts = {"kernel_launches": int(self._launches[number]), "lost": lost}
-        if not lost or self._last_answered[number] == UNKNOWN:
+        if not lost or self._last_with_activity[number] == UNKNOWN:
             return counts
         first, last = int(self._first.count[number]), int(self._last.count[number])
-        first_ns = self._first_answered[number] - self._first.least_ns[number] if first else 0
+        first_ns = self._first_with_activity[number] - self._first.least_ns[number] if first else 0
         last_ns = self._end_ns[number] - self._last.least_ns[number] if last else 0
         return {
             **counts,
@@ -389,31 +395,40 @@ class _Overlaps:
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
         # The activity of each stream that ends last: stream, start, end and process number.
-        self._reached = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
+        self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
-    def add(self, of: Columns, process: Ints, activities: Ints, answers: Answers) -> None:
+    def add(
+        self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
+    ) -> None:
         """Count the overlaps of ``activities``, positions in the next part of the table.
 
         ``process`` has the process number of each event.
         """
-        rows = activities[of.place[activities] != NONE]
-        own = (of.place[rows], of.start[rows], (of.start + of.dur)[rows], process[rows])
-        place, start, end, number = map(np.concatenate, zip(self._reached, own, strict=True))
-        launch = np.append(np.full(len(place) - len(rows), NONE), of.launch[rows])
-        order = np.lexsort((start, place))
-        place, start, end, launch = place[order], start[order], end[order], launch[order]
+        rows = activities[columns.stream[activities] != NONE]
+        own = (
+            columns.stream[rows],
+            columns.start[rows],
+            (columns.start + columns.dur)[rows],
+            process[rows],
+        )
+        stream, start, end, number = map(np.concatenate, zip(self._latest_end, own, strict=True))
+        launch = np.append(np.full(len(stream) - len(rows), NONE), columns.launch[rows])
+        order = np.lexsort((start, stream))
+        stream, start, end, launch = stream[order], start[order], end[order], launch[order]
         number = number[order]
-        same = place[1:] == place[:-1]
-        longest = np.arange(len(place))
+        same = stream[1:] == stream[:-1]
+        longest = np.arange(len(stream))
         if (same & (start[1:] < end[:-1])).any():  # otherwise no activities overlap
-            longest = _reached(place, end)
+            longest = _latest_end(stream, end)
             shared = np.minimum(end[longest[:-1]], end[1:]) - start[1:]
             hits = np.flatnonzero(same & (shared > ROUNDED_NS))
-            hits = hits[~answers.several(launch[hits + 1])]  # except branches of one CUDA graph
+            hits = hits[
+                ~activity_counts.several(launch[hits + 1])
+            ]  # except branches of one CUDA graph
             self._count += _counts(number[hits + 1], len(self._count))
             np.add.at(self._ns, number[hits + 1], shared[hits])
-        last = longest[np.flatnonzero(np.append(~same, True)[: len(place)])]
-        self._reached = (place[last], start[last], end[last], number[last])
+        last = longest[np.flatnonzero(np.append(~same, True)[: len(stream)])]
+        self._latest_end = (stream[last], start[last], end[last], number[last])
 
     def counts(self) -> list[dict[str, int]]:
         """Return the number and the time of overlaps of each process."""
@@ -421,12 +436,12 @@ class _Overlaps:
         return [{"overlaps": count, "overlap_ns": ns} for count, ns in both]
 
 
-def _reached(place: Ints, end: Ints) -> Ints:
+def _latest_end(stream: Ints, end: Ints) -> Ints:
     """Return for each activity the position of the activity of its stream that ends last so far.
 
-    ``place`` has the stream numbers, sorted; ``end`` the ends.
+    ``stream`` has the stream numbers, sorted; ``end`` the ends.
     """
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))
-    return np.asarray(by_end[np.maximum.accumulate(place * len(end) + rank) % len(end)])
+    return np.asarray(by_end[np.maximum.accumulate(stream * len(end) + rank) % len(end)])

@@ -25,7 +25,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.attribution import Attribution, Label, Stretches
+from lstmprof.breakdown.attribution import Attribution, Intervals, Label
 from lstmprof.breakdown.ledger import READS as OF_LEDGER
 from lstmprof.breakdown.replay.critical_path import critical_path_of
 from lstmprof.breakdown.waits import Waits, all_waits
@@ -55,12 +55,12 @@ def write(
     path: Path,
     *,
     force: bool = False,
-    of: Sequence[Window] | None = None,
+    steps: Sequence[Window] | None = None,
     span: Span | None = None,
 ) -> int:
     """Write the run of ``breakdown`` to ``path``, whole or not at all; return its size in bytes.
 
-    If the name ends in ``.gz``, the file is compressed. ``of`` are the steps whose ledger is
+    If the name ends in ``.gz``, the file is compressed. ``steps`` are the steps whose ledger is
     written, by default all. If ``span`` is given, only events that overlap it are written, uncut.
 
     Raises:
@@ -72,7 +72,9 @@ def write(
     held = breakdown.packed(list(names))
     try:
         with _opened(path) as file:
-            _write(breakdown, held, Packets(file), breakdown.windows if of is None else of, span)
+            _write(
+                breakdown, held, Packets(file), breakdown.windows if steps is None else steps, span
+            )
     except OSError as fault:
         raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
     return path.stat().st_size
@@ -109,9 +111,9 @@ def _write_step(
 
     Return the next free number.
     """
-    events, windows, stretches = breakdown.lane(rank, device)
+    events, windows, intervals = breakdown.attributed_steps(rank, device)
     window = median_step(windows)
-    rows = events.of_rank(rank)
+    rows = events.rows_of_rank(rank)
     rows = rows[(events.start_ns[rows] < window.end_ns) & (events.end_ns[rows] > window.start_ns)]
     begin, end = (
         np.clip(ns[rows], window.start_ns, window.end_ns) - window.start_ns
@@ -128,9 +130,9 @@ def _write_step(
     account = _Ledgers(packets, tracks, held, [window], window.start_ns)
     account.add_steps()
     whole = Batch(events, ids, slice(0, len(events)), window.start_ns, window.end_ns)
-    for stretch in _stretches(whole, windows, stretches):
-        if stretch.window == window:
-            account.add_stretch((rank, device), stretch)
+    for interval in _part_intervals(whole, windows, intervals):
+        if interval.window == window:
+            account.add_interval((rank, device), interval)
     account.close()
     _add_counters(packets, tracks, held, 0, None)
     tracks.close()
@@ -209,8 +211,8 @@ def _overlaps(batch: Batch, rows: Ints, span: Span) -> Flags:
 
 def _main_pids(packed: Packed) -> Mapping[int | None, int | None]:
     """Return the id of each rank's process with most host events, by rank."""
-    hosted = np.flatnonzero(packed.known("pid") & ~packed.known("device"))
-    ranked = packed.known("rank")[hosted]
+    hosted = np.flatnonzero(packed.has_value("pid") & ~packed.has_value("device"))
+    ranked = packed.has_value("rank")[hosted]
     rank, pid = (packed.values(name)[hosted].astype(np.int64) for name in ("rank", "pid"))
     groups = Groups(np.where(ranked, rank, UNKNOWN), pid)
     most: dict[int | None, int | None] = {}
@@ -243,20 +245,20 @@ def _add_critical_paths(
         return
     for rank in dict.fromkeys(window.rank for window in windows):
         window = median_step([w for w in windows if w.rank == rank])
-        events = breakdown.of_rank(rank)
+        events = breakdown.events_of_rank(rank)
         codes, names = events.texts("name")
-        stretches = critical_path_of(events, window).stretches
-        known = [NONE if s.event_id is None else s.event_id for s in stretches]
+        intervals = critical_path_of(events, window).intervals
+        known = [NONE if s.event_id is None else s.event_id for s in intervals]
         rows = events.rows_of(np.array(known, dtype=np.int64))
-        for stretch, row in zip(stretches, rows.tolist(), strict=True):
-            rest = packets.argument("part", stretch.part)
+        for interval, row in zip(intervals, rows.tolist(), strict=True):
+            rest = packets.argument("part", interval.part)
             if window.step is not None:
                 rest += packets.argument("step", window.step)
-            if stretch.event_id is not None and codes[row] != NONE:
+            if interval.event_id is not None and codes[row] != NONE:
                 rest += packets.argument("event", names[codes[row]])
-            start, end = stretch.start_ns - origin_ns, stretch.end_ns - origin_ns
-            name = stretch.part if stretch.state == "busy" else f"idle: {stretch.part}"
-            tracks.critical_path(rank).add(start, end, name, stretch.state, rest)
+            start, end = interval.start_ns - origin_ns, interval.end_ns - origin_ns
+            name = interval.part if interval.state == "busy" else f"idle: {interval.part}"
+            tracks.critical_path(rank).add(start, end, name, interval.state, rest)
 
 
 def _add_counters(
@@ -304,7 +306,7 @@ def _add_recorded(
 
 
 @dataclass
-class _Stretch:
+class _PartInterval:
     """A time interval of the ledger with one label, which may go on in the next batch."""
 
     window: Window
@@ -313,7 +315,7 @@ class _Stretch:
     start_ns: int
     end_ns: int
 
-    def goes_on(self, next_: _Stretch) -> bool:
+    def goes_on(self, next_: _PartInterval) -> bool:
         """Return whether ``next_`` continues this interval: same step, label and busy activity."""
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
@@ -336,7 +338,7 @@ class _Ledgers:
         self._packets, self._tracks, self._origin_ns = packets, tracks, origin_ns
         self._windows = windows
         self._packed = packed
-        self._open: dict[tuple[int | None, int | None], _Stretch] = {}
+        self._open: dict[tuple[int | None, int | None], _PartInterval] = {}
 
     @cached_property
     def _waits(self) -> dict[int | None, dict[int, Waits]]:
@@ -362,44 +364,46 @@ class _Ledgers:
             if not windows:
                 continue
             within = (batch.start_ns, batch.end_ns)
-            lanes = attribution.of(windows, rank, waits, within)
-            for device, stretches in lanes.items():
-                for stretch in _stretches(batch, windows, stretches):
-                    self.add_stretch((rank, device), stretch)
+            lanes = attribution.intervals(windows, rank, waits, within)
+            for device, intervals in lanes.items():
+                for interval in _part_intervals(batch, windows, intervals):
+                    self.add_interval((rank, device), interval)
 
-    def add_stretch(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
+    def add_interval(self, lane: tuple[int | None, int | None], interval: _PartInterval) -> None:
         """Add the next interval of a lane (rank, device), or join it with the one before."""
         before = self._open.get(lane)
-        if before and before.goes_on(stretch):
-            before.end_ns = stretch.end_ns
+        if before and before.goes_on(interval):
+            before.end_ns = interval.end_ns
             return
         if before:
             self._draw(lane, before)
-        self._open[lane] = stretch
+        self._open[lane] = interval
 
     def close(self) -> None:
         """Write the intervals that are still open."""
-        for lane, stretch in self._open.items():
-            self._draw(lane, stretch)
+        for lane, interval in self._open.items():
+            self._draw(lane, interval)
 
-    def _draw(self, lane: tuple[int | None, int | None], of: _Stretch) -> None:
-        state, part = of.label
+    def _draw(self, lane: tuple[int | None, int | None], interval: _PartInterval) -> None:
+        state, part = interval.label
         rest = self._packets.argument("part", part)
-        if of.window.step is not None:
-            rest += self._packets.argument("step", of.window.step)
-        if of.event is not None:
-            rest += self._packets.argument("event", of.event[1])
+        if interval.window.step is not None:
+            rest += self._packets.argument("step", interval.window.step)
+        if interval.event is not None:
+            rest += self._packets.argument("event", interval.event[1])
         name = part if state == "busy" else f"{state}: {part}"
-        start, end = of.start_ns - self._origin_ns, of.end_ns - self._origin_ns
+        start, end = interval.start_ns - self._origin_ns, interval.end_ns - self._origin_ns
         self._tracks.ledger(*lane).add(start, end, name, state, rest)
 
 
-def _stretches(batch: Batch, windows: Sequence[Window], stretches: Stretches) -> Iterator[_Stretch]:
-    ordered = stretches.by_time()
+def _part_intervals(
+    batch: Batch, windows: Sequence[Window], intervals: Intervals
+) -> Iterator[_PartInterval]:
+    ordered = intervals.by_time()
     codes, names = batch.events.texts("name")
     columns = (ordered.window, ordered.row, ordered.label, ordered.start_ns, ordered.end_ns)
     for window, row, label, start, end in zip(*(c.tolist() for c in columns), strict=True):
         state, part = ordered.labels[label]
         is_told = state == "busy" and row != NONE and codes[row] != NONE
         event = (int(batch.rows[row]), names[codes[row]]) if is_told else None
-        yield _Stretch(windows[window], (state, part), event, start, end)
+        yield _PartInterval(windows[window], (state, part), event, start, end)

@@ -28,7 +28,7 @@ READS = (
 )
 _OP = "op"
 #: Kind of a device's events that are no activities -> what the name of their tracks says.
-_BESIDE = {"range": "ranges", "device_sync": "waits"}
+_OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
@@ -102,7 +102,7 @@ class RunSlices:
         return [
             tracks.thread(rank, pid, tid)
             if hosted
-            else tracks.stream(rank, device, stream, _BESIDE.get(kind or "", ""))
+            else tracks.stream(rank, device, stream, _OTHER_KINDS.get(kind or "", ""))
             for hosted, rank, pid, tid, device, stream, kind in places
         ]
 
@@ -159,23 +159,25 @@ class Phases:
         """Return (rank, step, phase, start, end) of phases that ended in ``rows``."""
         phase = events.mapped("phase", lambda p: PHASES.index(p) if p in PHASES else NONE, NONE)
         step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
-        told: Flags = (phase[rows] != NONE) & (thread_ids(events)[rows] != NONE)
-        rows = rows[told & (step[rows] != UNKNOWN)]
+        in_phase: Flags = (phase[rows] != NONE) & (thread_ids(events)[rows] != NONE)
+        rows = rows[in_phase & (step[rows] != UNKNOWN)]
         ended = []
         columns = (rank, step, phase, events.start_ns, events.end_ns)
-        for of, number, place, start, end in zip(*(c[rows].tolist() for c in columns), strict=True):
-            before = self._open.get(of)
+        for of_rank, number, place, start, end in zip(
+            *(c[rows].tolist() for c in columns), strict=True
+        ):
+            before = self._open.get(of_rank)
             if before and before[:2] == (number, place):
-                self._open[of] = (*before[:3], max(before[3], end))
+                self._open[of_rank] = (*before[:3], max(before[3], end))
                 continue
             if before:
-                ended.append(_phase(of, before, min(before[3], start)))
-            self._open[of] = (number, place, start, end)
+                ended.append(_phase(of_rank, before, min(before[3], start)))
+            self._open[of_rank] = (number, place, start, end)
         return ended
 
     def rest(self) -> list[tuple[int | None, int, str, int, int]]:
         """Return (rank, step, phase, start, end) of phases that are still open at the end."""
-        return [_phase(of, last, last[3]) for of, last in self._open.items()]
+        return [_phase(of_rank, last, last[3]) for of_rank, last in self._open.items()]
 
 
 def _phase(
@@ -228,8 +230,8 @@ class DeviceRows:
 
 def activities(packed: Packed) -> Iterator[DeviceRows]:
     """Yield the activities of each device of each rank."""
-    rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
-    ranked, rank, device = packed.known("rank"), packed.values("rank"), packed.values("device")
+    rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.has_value("device"))
+    ranked, rank, device = packed.has_value("rank"), packed.values("rank"), packed.values("device")
     start, dur = packed.values("start_ns"), packed.values("dur_ns")
     launch = packed.rows_named("launch_id")[rows]
     returned = start[launch].astype(np.int64) + dur[launch]
@@ -249,10 +251,10 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
         )
 
 
-def _queue(of: DeviceRows) -> tuple[Ints, Ints]:
+def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
     """Return (times, number of activities from then on that are enqueued and have not ended)."""
-    enqueued = of.returned_ns[of.launched]
-    done = np.maximum(of.end_ns[of.launched], enqueued)
+    enqueued = rows.returned_ns[rows.launched]
+    done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
@@ -260,24 +262,26 @@ def _queue(of: DeviceRows) -> tuple[Ints, Ints]:
 _MOST_BYTES_PER_NS = 1e6
 
 
-def _bandwidth(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
+def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
     """Return (times, summed bandwidth in GB/s of the copies that run from then on)."""
-    told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
-    told &= of.copied_bytes < _MOST_BYTES_PER_NS * (of.end_ns - of.start_ns).astype(np.float64)
-    start, end = of.start_ns[told], of.end_ns[told]
+    plausible = (rows.copied_bytes > 0) & (rows.end_ns > rows.start_ns)
+    plausible &= rows.copied_bytes < _MOST_BYTES_PER_NS * (rows.end_ns - rows.start_ns).astype(
+        np.float64
+    )
+    start, end = rows.start_ns[plausible], rows.end_ns[plausible]
     # in whole bytes per second, so that the sum is 0 again after the last copy
-    rate = np.rint(of.copied_bytes[told] / (end - start) * 1e9).astype(np.int64)
+    rate = np.rint(rows.copied_bytes[plausible] / (end - start) * 1e9).astype(np.int64)
     at_ns, values = _summed(start, end, rate)
     return at_ns, values / 1e9
 
 
-def _busy_share(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
+def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
     """Return (begins of equal parts of the time, busy share in percent of each part)."""
-    first, last = int(of.start_ns.min()), int(of.end_ns.max())
+    first, last = int(rows.start_ns.min()), int(rows.end_ns.max())
     length = max(-(-(last - first) // PARTS), LEAST_PART_NS)
     begins = np.arange(first, last, length, dtype=np.int64)
     ends = np.minimum(begins + length, last)
-    busy = Covered(of.start_ns, of.end_ns).within(begins, ends)
+    busy = Covered(rows.start_ns, rows.end_ns).within(begins, ends)
     return np.append(begins, last), np.append(busy / (ends - begins) * 100, 0.0)
 
 

@@ -78,11 +78,11 @@ class _Interned:
         self._numbers: dict[str, int] = {}
 
     def __getitem__(self, value: str) -> int:
-        place = self._numbers.get(value)
-        if place is None:
-            place = self._numbers[value] = len(self._numbers) + 1
-            self._fresh.append(message(self._field, number(1, place) + text(2, value)))
-        return place
+        code = self._numbers.get(value)
+        if code is None:
+            code = self._numbers[value] = len(self._numbers) + 1
+            self._fresh.append(message(self._field, number(1, code) + text(2, value)))
+        return code
 
 
 class Packets:
@@ -232,29 +232,29 @@ class Track:
 
     def __init__(self, packets: Packets, new: Callable[[int], int]) -> None:
         self._packets, self._new = packets, new
-        self._lanes: list[tuple[int, list[int]]] = []  # (track, ends of its open slices)
+        self._tracks_with_ends: list[tuple[int, list[int]]] = []  # (track, ends of its open slices)
 
     def add(self, start_ns: int, end_ns: int, name: str, category: str, rest: bytes) -> None:
         """Add a slice [start, end); ``rest`` are its encoded arguments and arrows."""
-        lane = self._lane(start_ns, end_ns)
-        self._packets.begin(lane, start_ns, name, category, rest)
+        track = self._free_track(start_ns, end_ns)
+        self._packets.begin(track, start_ns, name, category, rest)
 
-    def _lane(self, start_ns: int, end_ns: int) -> int:
-        for lane, ends in self._lanes:
+    def _free_track(self, start_ns: int, end_ns: int) -> int:
+        for track, ends in self._tracks_with_ends:
             while ends and ends[-1] <= start_ns:
-                self._packets.end(lane, ends.pop())
+                self._packets.end(track, ends.pop())
             if not ends or ends[-1] >= end_ns:
                 ends.append(end_ns)
-                return lane
-        lane = self._new(len(self._lanes))
-        self._lanes.append((lane, [end_ns]))
-        return lane
+                return track
+        track = self._new(len(self._tracks_with_ends))
+        self._tracks_with_ends.append((track, [end_ns]))
+        return track
 
     def close(self) -> None:
         """End all open slices."""
-        for lane, ends in self._lanes:
+        for track, ends in self._tracks_with_ends:
             while ends:
-                self._packets.end(lane, ends.pop())
+                self._packets.end(track, ends.pop())
 
 
 class Tracks:
@@ -272,7 +272,7 @@ class Tracks:
         *,
         alone: bool = True,
     ) -> None:
-        self._of = "" if alone else f"{name}, "
+        self._run_prefix = "" if alone else f"{name}, "
         self._packets, self._info, self._name, self._main = packets, info, name, main_pids
         self._processes: dict[tuple[int | None, int | None], tuple[int, int]] = {}
         self._devices: dict[tuple[int | None, int | None], int] = {}
@@ -285,29 +285,29 @@ class Tracks:
 
     def thread(self, rank: int | None, pid: int | None, tid: int | None) -> Track:
         """Return the track of a host thread."""
-        return self._kept(("thread", rank, pid, tid), lambda n: self._thread(rank, pid, tid, n))
+        return self._track(("thread", rank, pid, tid), lambda n: self._thread(rank, pid, tid, n))
 
-    def _thread(self, rank: int | None, pid: int | None, tid: int | None, place: int) -> int:
+    def _thread(self, rank: int | None, pid: int | None, tid: int | None, repeat: int) -> int:
         number, process = self._process(rank, pid)
         of_thread = "thread" if tid is None else f"thread {tid}"
         name = shown_name(self._info.thread_names(rank).get(str(tid), "")) or of_thread
         more = _whose(Where(rank, pid, tid, thread=True))
-        if place:
+        if repeat:
             return self._packets.track(f"{name}: what overlaps", process, more=more)
         return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
-    def stream(self, rank: int | None, device: int | None, stream: int | None, of: str) -> Track:
-        """Return a track of a device's stream; ``of`` says what it shows if not activities."""
+    def stream(self, rank: int | None, device: int | None, stream: int | None, kind: str) -> Track:
+        """Return a track of a device's stream; ``kind`` says what it shows if not activities."""
 
-        def new(place: int) -> int:
+        def new(repeat: int) -> int:
             name = "stream ?" if stream is None else f"stream {stream}"
             group = self._device(rank, device)
             rank_ = 2 if stream is None else 2 + min(max(stream, 0), _FIRST_FREE_ID)
             whose = b"" if rank is None else _whose(Where(rank))
-            of_all = f"{name}: {of}" if of else name
+            of_all = f"{name}: {kind}" if kind else name
             return self._packets.track(of_all, group, rank=rank_, more=whose)
 
-        return self._kept(("stream", rank, device, stream, of), new)
+        return self._track(("stream", rank, device, stream, kind), new)
 
     def facts(self, origin_ns: int) -> None:
         """Write a track that describes the profile as a whole."""
@@ -328,19 +328,19 @@ class Tracks:
     def ledger(self, rank: int | None, device: int | None) -> Track:
         """Return the track of the ledger of a device; of the host threads if ``device`` is None."""
         name = f"{LEDGER}CPU" if device is None else f"{LEDGER}device {device}"
-        return self._of_rank(rank, name, _LEDGER)
+        return self._rank_track(rank, name, _LEDGER)
 
     def steps(self, rank: int | None) -> Track:
         """Return the track of the steps of a rank."""
-        return self._of_rank(rank, STEPS, _STEPS)
+        return self._rank_track(rank, STEPS, _STEPS)
 
     def phases(self, rank: int | None) -> Track:
         """Return the track of the phases of a rank's steps."""
-        return self._of_rank(rank, PHASES, _PHASES)
+        return self._rank_track(rank, PHASES, _PHASES)
 
     def critical_path(self, rank: int | None) -> Track:
         """Return the track of the critical path (longest chain of work and waits) of a step."""
-        return self._of_rank(rank, CRITICAL_PATH, _CRITICAL_PATH)
+        return self._rank_track(rank, CRITICAL_PATH, _CRITICAL_PATH)
 
     def counter(self, rank: int | None, device: int, name: str, unit: str) -> int:
         """Return a new track for a counter that lstmprof computed for a device."""
@@ -348,9 +348,9 @@ class Tracks:
 
     def recorded(self, series: Series) -> int:
         """Return a new track for a counter that the profile contains, of a device or a process."""
-        of = f" of {series.allocator}" if series.allocator else ""
-        name, unit = shown_name(f"{series.name}{of}"), shown_name(series.unit or "")
-        place = Where(
+        whose = f" of {series.allocator}" if series.allocator else ""
+        name, unit = shown_name(f"{series.name}{whose}"), shown_name(series.unit or "")
+        owner = Where(
             series.rank,
             series.pid,
             device=series.device,
@@ -360,18 +360,18 @@ class Tracks:
         )
         if series.device is not None:
             group = self._device(series.rank, series.device)
-            return self._packets.counter(name, unit, group, 1, _whose(place))
+            return self._packets.counter(name, unit, group, 1, _whose(owner))
         pid = self._main.get(series.rank) if series.pid is None else series.pid
         process = self._process(series.rank, pid)[1]
-        return self._packets.counter(name, unit, process, _STEPS, _whose(place))
+        return self._packets.counter(name, unit, process, _STEPS, _whose(owner))
 
-    def _of_rank(self, rank: int | None, name: str, order: int) -> Track:
-        def new(place: int) -> int:
+    def _rank_track(self, rank: int | None, name: str, order: int) -> Track:
+        def new(repeat: int) -> int:
             return self._packets.track(name, self._main_process(rank), rank=order)
 
-        return self._kept((name, rank), new)
+        return self._track((name, rank), new)
 
-    def _kept(self, key: tuple[object, ...], new: Callable[[int], int]) -> Track:
+    def _track(self, key: tuple[object, ...], new: Callable[[int], int]) -> Track:
         if key not in self._tracks:
             self._tracks[key] = Track(self._packets, new)
         return self._tracks[key]
@@ -391,7 +391,7 @@ class Tracks:
         """Return (process id in the trace, track of the process)."""
         key = rank, pid
         if key not in self._processes:
-            named = self._name if rank is None else f"{self._of}rank {rank}"
+            named = self._name if rank is None else f"{self._run_prefix}rank {rank}"
             is_main = pid == self._main.get(rank)
             name = shown_name(named) if is_main else f"{shown_name(named)}, process {pid}"
             number = self._packets.id(pid)

@@ -24,7 +24,7 @@ _INTS = (
     *("graph_node_id", "bytes"),
 )
 #: Columns of CUPTI's kernel table that have the launch configuration.
-OF_LAUNCH = (
+LAUNCH_COLUMNS = (
     *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
     *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
 )
@@ -70,8 +70,8 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
 
 
 def launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """Return each kernel's launch configuration from the columns ``OF_LAUNCH`` of ``read``."""
-    columns = [read[name] for name in OF_LAUNCH]
+    """Return each kernel's launch configuration from the columns ``LAUNCH_COLUMNS`` of ``read``."""
+    columns = [read[name] for name in LAUNCH_COLUMNS]
     if not len(columns[0]):
         return pa.nulls(0, _TEXT)
     group = Groups(*columns)

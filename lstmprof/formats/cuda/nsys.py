@@ -148,9 +148,9 @@ _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give t
 _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
 _NEXT_STEP = "profile with nsys profile --trace=cuda,nvtx"
 _META_DATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-_OWN = (*_META_DATA, "StringIds", "NVTX_EVENTS")
+_NSYS_TABLES = (*_META_DATA, "StringIds", "NVTX_EVENTS")
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
-_KNOWN = (*_OWN, f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", "StringTable")
+_ANY_OF = (*_NSYS_TABLES, f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", "StringTable")
 _VERSIONS = {
     "EXPORT_PRODUCT_NAME": "product",
     "EXPORT_PRODUCT_VERSION": "product_version",
@@ -164,8 +164,8 @@ _MAX_COMPLAINTS = 3
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` has tables of Nsight Systems, not of nvprof, or a report's ending."""
-    tables = database_tables.names(raw, _KNOWN)
-    if any(name in _OWN or name.startswith(_CUPTI) for name in tables):
+    tables = database_tables.names(raw, _ANY_OF)
+    if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
         return "StringTable" not in tables
     return str(raw.path).removesuffix(".gz").endswith(REPORTS) and not raw.looks_like_json
 
@@ -177,10 +177,10 @@ def read(raw: RawFile) -> Profile:
         ForeignFileError: the file is a report, and nsys is not on the PATH.
         ProfileError: the file is damaged, or has neither a CUDA call or activity nor an NVTX range.
     """
-    return _of_export(raw) if database_tables.is_sqlite(raw) else _of_report(raw)
+    return _read_export(raw) if database_tables.is_sqlite(raw) else _read_report(raw)
 
 
-def _of_report(raw: RawFile) -> Profile:
+def _read_report(raw: RawFile) -> Profile:
     tool = shutil.which("nsys")
     if tool is None:
         what = "is an Nsight Systems report, and nsys, which must export it, is not on the PATH"
@@ -198,7 +198,7 @@ def _of_report(raw: RawFile) -> Profile:
             printed = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
             why = f" ({printed[-1]})" if printed else ""
             raise ProfileError(raw.path, f"nsys could not export the report{why}", _NEWER)
-        return _of_export(RawFile(raw.path, OpenFile(database)))
+        return _read_export(RawFile(raw.path, OpenFile(database)))
 
 
 def export_command(tool: str, report: Path, database: Path) -> list[str]:
@@ -207,7 +207,7 @@ def export_command(tool: str, report: Path, database: Path) -> list[str]:
     return [tool, "export", *switches, str(report)]
 
 
-def _of_export(raw: RawFile) -> Profile:
+def _read_export(raw: RawFile) -> Profile:
     with database_tables.opened(raw) as database:
         devices = devices_of(database)
         recorded = events_of(database, devices)
@@ -233,7 +233,7 @@ def _of_export(raw: RawFile) -> Profile:
                 *recorded.notes(),
                 *_missing(recorded, graphs, complaints),
                 *_without_size(odd),
-                *_without_place(unplaced),
+                *_without_gpu(unplaced),
             ),
             metadata=_metadata(database),
             counters=counted.counters().shifted(-origin_ns),
@@ -259,7 +259,7 @@ def _without_size(allocations: int) -> Iterator[str]:
         yield f"{allocations} allocations or frees without time, size or kind were left out"
 
 
-def _without_place(values: int) -> Iterator[str]:
+def _without_gpu(values: int) -> Iterator[str]:
     if values:
         yield (
             f"{values} GPU metric values were left out: no name, time or number, or a GPU that the"

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lstmprof.events import DeviceFacts
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
-    OF_LAUNCH,
+    LAUNCH_COLUMNS,
     Batch,
     CudaEvents,
     constant,
@@ -35,7 +35,7 @@ from lstmprof.formats.cuda.names import (
     sync_names,
 )
 
-_Of = TypeVar("_Of")
+_Value = TypeVar("_Value")
 
 _GPUS, _DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
 _OF_GPU = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
@@ -95,7 +95,7 @@ def _placed_once(
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
 
-def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int, _Of]:
+def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Value]) -> dict[int, _Value]:
     return {n: of_gpus[gpu] for n, gpu in gpus.items() if gpu in of_gpus and n >= 0}
 
 
@@ -148,12 +148,12 @@ _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 _RANGES, _OF_RANGE = "NVTX_EVENTS", ("start", "end", "eventType")
 #: Columns with a kernel's name, best first: the whole signature, the short name, the mangled name.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
-_OF_KIND = {
-    "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *OF_LAUNCH),
+_COLUMNS_OF_KIND = {
+    "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *LAUNCH_COLUMNS),
     "memcpy": ("graphNodeId", "bytes", "copyKind", "srcKind", "dstKind"),
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
-_PLACE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+_EVENT_COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 #: Names of overheads that CUDA also has without a profiler (marked ``(CUDA)`` in
 #: ENUM_CUPTI_OVERHEAD_TYPE).
 _OF_CUDA = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
@@ -190,7 +190,7 @@ def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batc
     known = np.array(list(strings), np.int64)
     for table, kind in _ACTIVITIES.items():
         if table in database.columns:
-            for read in database.int_chunks(table, *_PLACE, *_OF_KIND[kind]):
+            for read in database.int_chunks(table, *_EVENT_COLUMNS, *_COLUMNS_OF_KIND[kind]):
                 yield _activity(read, table, _first_present(read, known), strings)
 
 
@@ -249,7 +249,7 @@ def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]
     """
     if _SYNCS not in database.columns:
         return
-    for read in database.int_chunks(_SYNCS, *_PLACE, "syncType"):
+    for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
         ints = _placed(read)
         ints["device"] = contexts.devices(ints)
         kind = constant("device_sync", len(read["start"]))

@@ -23,7 +23,7 @@ from lstmprof.formats import rows
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
-    OF_LAUNCH,
+    LAUNCH_COLUMNS,
     Batch,
     CudaEvents,
     constant,
@@ -64,7 +64,7 @@ _ACTIVITIES = {
     "MEMSET": "memset",
 }
 _CALLS = {"RUNTIME": RUNTIME_CALLS, "DRIVER": DRIVER_CALLS}
-_PLACE = ("start", "end", "deviceId", "streamId", "correlationId")
+_EVENT_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId")
 #: Values of CUpti_ActivityFlag for markers that start or end a range.
 _STARTS, _ENDS = 2, 4
 _UNNAMED = "unnamed"
@@ -133,8 +133,8 @@ def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batc
 
 def _activity(database: Database, table: str, kind: str, strings: Mapping[int, str]) -> Batch:
     kinds = ("copyKind", "srcKind", "dstKind", "memoryKind")
-    of_launch = OF_LAUNCH if kind == "kernel" else ()
-    read = database.ints(table, *_PLACE, "name", "bytes", *kinds, *of_launch)
+    of_launch = LAUNCH_COLUMNS if kind == "kernel" else ()
+    read = database.ints(table, *_EVENT_COLUMNS, "name", "bytes", *kinds, *of_launch)
     if kind == "kernel":
         name = named(read["name"], lambda key: strings.get(key, _UNNAMED))
     elif kind == "memcpy":
@@ -164,7 +164,7 @@ def _synchronizations(database: Database) -> Iterator[Batch]:
     table = f"{_KIND}SYNCHRONIZATION"
     if table not in database.columns:
         return
-    read = database.ints(table, *_PLACE, "contextId", "type")
+    read = database.ints(table, *_EVENT_COLUMNS, "contextId", "type")
     contexts = _devices_of_contexts(database)
     distinct, codes = np.unique(read["contextId"], return_inverse=True)
     devices = np.array([contexts.get(c, UNKNOWN) for c in distinct.tolist()], np.int64)

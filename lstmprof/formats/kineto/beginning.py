@@ -57,11 +57,11 @@ _MOST_SAMPLE_BYTES = 2**17
 _SHORT_BYTES = 2**15
 #: Largest number of additional samples by which ranges are halved.
 _MOST_HALVED = 2**10
-#: The pace (ns per byte, see ``_OF_PACE``) is multiplied by this factor, for safety.
+#: The pace (ns per byte, see ``_PACE_PAIRS``) is multiplied by this factor, for safety.
 _SAFELY = 4
 #: To estimate how early events between two samples can begin, times are assumed to rise by at most
 #: so many ns per byte as between any of this many next pairs of samples (the "pace").
-_OF_PACE = 4
+_PACE_PAIRS = 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
 _NS_PER_US = 1000
@@ -96,14 +96,14 @@ class Samples:
     def __init__(self, file: OpenFile, start: int) -> None:
         self._file = file
         apart = max(_LEAST_APART, (file.length - start) // _MOST_SAMPLES)
-        places = range(start, max(file.length - SAMPLE_BYTES, start + 1), apart)
+        bytes_ = range(start, max(file.length - SAMPLE_BYTES, start + 1), apart)
         self._samples: list[Sample] = []
         self._categories: set[str] = set()
         self.unreadable = 0  # places where no event could be read
-        for number, place in enumerate(places):
-            self._add(place, is_first=not number)
+        for number, byte in enumerate(bytes_):
+            self._add(byte, is_first=not number)
         self._first = np.array(self._samples, dtype=np.int64).reshape(-1, 2)
-        self._most = 2 * len(places) + _MOST_HALVED
+        self._most = 2 * len(bytes_) + _MOST_HALVED
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -144,22 +144,22 @@ class Samples:
             if not sum(self._add(int(at[n] + at[n + 1]) // 2) for n in halved):
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
-    def told(self, until_ns: int) -> bool:
+    def predictable(self, until_ns: int) -> bool:
         """Return whether the samples can be trusted to find the events before ``until_ns``.
 
         They can if half of the evenly spaced samples (every second one) predict where the other
         half find such events.
         """
         at, begins_ns = self._first.T
-        if len(at) < 2 * _OF_PACE:
+        if len(at) < 2 * _PACE_PAIRS:
             return False
         early = _may_begin(at[::2], begins_ns[::2], until_ns)
         others = np.flatnonzero(begins_ns[1 : 2 * len(early) : 2] < until_ns)
         return bool(early[others].all())
 
-    def _add(self, place: int, *, is_first: bool = False) -> bool:
-        """Read a sample at or after byte ``place``; return False if it is not new."""
-        sample = self._sample(place, is_first=is_first)
+    def _add(self, byte: int, *, is_first: bool = False) -> bool:
+        """Read a sample at or after byte ``byte``; return False if it is not new."""
+        sample = self._sample(byte, is_first=is_first)
         if sample is None:
             return False
         number = bisect.bisect(self._samples, (sample.at, -math.inf))
@@ -168,18 +168,18 @@ class Samples:
         self._samples.insert(number, sample)
         return True
 
-    def _sample(self, place: int, *, is_first: bool) -> Sample | None:
+    def _sample(self, byte: int, *, is_first: bool) -> Sample | None:
         length = SAMPLE_BYTES
         while length <= _MOST_SAMPLE_BYTES:
-            text = self._file.part(place, place + length)
+            text = self._file.part(byte, byte + length)
             borders = [0] if is_first else [m.end() for m in _BORDER.finditer(text)][:_MOST_TRIES]
             for border in borders:
                 events = _timed(text[border : last_border(text)])
                 if events:
                     self._categories |= {category for category, _ in events}
-                    return Sample(place + border, min(begins_ns for _, begins_ns in events))
+                    return Sample(byte + border, min(begins_ns for _, begins_ns in events))
                 if events is not None:  # None: only flows, counters, thread names
-                    return Sample(place, 0) if is_first else None
+                    return Sample(byte, 0) if is_first else None
             length *= 4
         self.unreadable += 1
         return None
@@ -189,8 +189,8 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
     """Return a mask: between which samples events may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
-    pace = np.append(np.abs(after - before) / length, np.zeros(_OF_PACE))
-    fastest = np.max([pace[n : n + len(length)] for n in range(_OF_PACE)], axis=0)
+    pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
+    fastest = np.max([pace[n : n + len(length)] for n in range(_PACE_PAIRS)], axis=0)
     began = after - _SAFELY * fastest * length
     return np.asarray((before < until_ns) | (began < until_ns), dtype=np.bool_)
 
@@ -226,9 +226,10 @@ MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 #: Give up if more than this many samples are unreadable (no event was found) per readable sample.
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the calls that start them.
-_OF_DEVICES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
+_DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
 #: The second step marker is searched for in this share of the samples, those with the earliest
-#: events; if it is not there, in the next larger share. ``Samples.told`` must be True in each case.
+#: events; if it is not there, in the next larger share. ``Samples.predictable`` must be True in
+#: each case.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -284,13 +285,13 @@ class _File:
         """Return the number of bytes that may be read."""
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
-    def has_read(self, stretches: list[tuple[int, int]]) -> bool:
-        """Read those of the byte ranges ``stretches`` that have not been read yet.
+    def has_read(self, needed: list[tuple[int, int]]) -> bool:
+        """Read those of the byte ranges ``needed`` that have not been read yet.
 
         A range is (first byte, byte after it). Return False if they are too large, or contain no
         whole events.
         """
-        missing = _joined([s for s in stretches if not self._is_read(s)])
+        missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
             return False
@@ -317,13 +318,13 @@ class _File:
                 return True
         return False
 
-    def _is_read(self, stretch: tuple[int, int]) -> bool:
-        return any(start <= stretch[0] and stretch[1] <= stop for start, stop in self.read)
+    def _is_read(self, range_: tuple[int, int]) -> bool:
+        return any(start <= range_[0] and range_[1] <= stop for start, stop in self.read)
 
     def profile(self) -> Profile | None:
         """Return the profile of the pieces read so far, or None if they are not a Kineto trace."""
         header = json_document(self.path, self.head + b"]}")
-        of_file = [self.read[place] for place in sorted(self.read)]
+        of_file = [self.read[byte] for byte in sorted(self.read)]
         categories = {category for piece in of_file for category in piece.categories}
         tables = [piece.columns for piece in of_file if piece.rows]
         if not (tables and isinstance(header, dict) and kineto.is_kineto(header, categories)):
@@ -337,10 +338,10 @@ class _File:
         return min(rows.first_ns(p.columns) for p in self.read.values() if p.rows)
 
 
-def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Join sorted ranges of bytes that follow each other directly."""
     joined: list[tuple[int, int]] = []
-    for start, stop in stretches:
+    for start, stop in ranges:
         if joined and joined[-1][1] == start:
             joined[-1] = (joined[-1][0], stop)
         else:
@@ -356,7 +357,7 @@ def _beginning(file: _File) -> Beginning | None:
         return None
     begins_ns = samples.begins_ns
     limits = dict.fromkeys(begins_ns[max(1, int(s * len(begins_ns)))] for s in _SHARES)
-    if not all(map(samples.told, limits)) or not file.has_read_end(samples.last_at):
+    if not all(map(samples.predictable, limits)) or not file.has_read_end(samples.last_at):
         return None
     for limit_ns in limits:
         if not file.has_read(samples.before(limit_ns)):
@@ -366,7 +367,7 @@ def _beginning(file: _File) -> Beginning | None:
             return None
         step = _first_step(profile.events, limit_ns - file.origin_ns)
         if step:
-            return _of_step(file, profile, step, samples.categories)
+            return _beginning_of_step(file, profile, step, samples.categories)
     return None
 
 
@@ -384,7 +385,7 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
     return steps[0] if len(steps) > 1 and steps[0].end_ns <= until_ns else None
 
 
-def _of_step(
+def _beginning_of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
     """Return the beginning with the events that began before the end of ``step``.
@@ -395,7 +396,7 @@ def _of_step(
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
-    uses_devices = bool(profile.accelerators) or not elsewhere.isdisjoint(_OF_DEVICES)
+    uses_devices = bool(profile.accelerators) or not elsewhere.isdisjoint(_DEVICE_CATEGORIES)
     if uses_devices and not events.has_kind(*ACTIVITY_KINDS):
         return None
     (marker,) = np.flatnonzero(events.is_kind("step") & (events.start_ns == step.start_ns))[:1]

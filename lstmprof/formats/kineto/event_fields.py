@@ -64,10 +64,10 @@ LAUNCHED_WITH = (
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Names of ranges that torch records and, in ``_OWN``, that lstmprof records. In 2021 ranges had
-#: the category of ops.
+#: Names of ranges that torch records and, in ``_OWN_RANGES``, that lstmprof records. In 2021 ranges
+#: had the category of ops.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
-_OWN = frozenset(("step", *PHASES, PROGRAM))
+_OWN_RANGES = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
 
 _FS_PER_US = 10**9
@@ -83,7 +83,7 @@ def kind(category: str, name: str) -> str | None:
     if usual in ("op", "range") and category not in ON_DEVICE:
         if name.startswith("ProfilerStep#") or usual == "range":
             return "step" if _STEP.fullmatch(name) else "range"
-        if category == "operator" and (name in _OWN or _TORCH_RANGE.match(name)):
+        if category == "operator" and (name in _OWN_RANGES or _TORCH_RANGE.match(name)):
             return "step" if _STEP.fullmatch(name) else "range"
     return usual
 
@@ -275,8 +275,8 @@ def counts(event: dict[str, Any]) -> list[Count] | str:
 
 
 def _memory(time_ns: int, pid: int | None, args: dict[str, Any]) -> list[Count] | str:
-    sort, device = rows.int64(args.get(_TYPE)), rows.natural(args.get(_DEVICE))
-    on_host = sort == _HOST or (sort is None and device is None)
+    device_type, device = rows.int64(args.get(_TYPE)), rows.natural(args.get(_DEVICE))
+    on_host = device_type == _HOST or (device_type is None and device is None)
     if not on_host and device is None:
         return "they name no device"
     found = []
@@ -317,7 +317,7 @@ _Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
 class _Memory(msgspec.Struct, gc=False, frozen=True):
     """The arguments of one ``[memory]`` event (allocation or free); ``_NONE`` if missing."""
 
-    sort: _Integer = msgspec.field(name="Device Type", default=_NONE)
+    device_type: _Integer = msgspec.field(name="Device Type", default=_NONE)
     device: _Integer = msgspec.field(name="Device Id", default=_NONE)
     allocated: _Integer = msgspec.field(name="Total Allocated", default=_NONE)
     reserved: _Integer = msgspec.field(name="Total Reserved", default=_NONE)
@@ -335,16 +335,18 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]
-        sort, device, *sizes = (_packed(list(map(field, decoded))) for field in fields)
+        device_type, device, *sizes = (_packed(list(map(field, decoded))) for field in fields)
     except (msgspec.DecodeError, struct.error, RecursionError):
         return None
-    on_host = (sort == _HOST) | ((sort == _NONE) & (device < 0))
+    on_host = (device_type == _HOST) | ((device_type == _NONE) & (device < 0))
     if (~on_host & (device < 0)).any():
         return None
     allocated, reserved, change = sizes
-    told = (allocated >= 0, (reserved >= 0) & ~on_host, change != _NONE)
-    event, name = (np.concatenate(c) for c in zip(*map(_places, range(3), told), strict=True))
-    value = np.concatenate([size[where] for size, where in zip(sizes, told, strict=True)])
+    recorded = (allocated >= 0, (reserved >= 0) & ~on_host, change != _NONE)
+    event, name = (
+        np.concatenate(c) for c in zip(*map(_events_and_number, range(3), recorded), strict=True)
+    )
+    value = np.concatenate([size[where] for size, where in zip(sizes, recorded, strict=True)])
     order = np.argsort(event, kind="stable")
     event, name, value = event[order], name[order], value[order]
     units = np.zeros(len(event), dtype=np.int32)
@@ -360,7 +362,7 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
     return sorted_by_time(pa.table(columns, schema=READ))
 
 
-def _places(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
+def _events_and_number(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
     events = np.flatnonzero(where)
     return events, np.full(len(events), number, dtype=np.int32)
 

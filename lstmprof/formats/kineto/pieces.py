@@ -143,7 +143,7 @@ def _columns(records: Records) -> Piece:
     spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
     kept = np.flatnonzero(~is_span)
     columns = {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array(dur_ns[kept])}
-    columns |= _what(records.only(kept) if spans else records, cats[kept], categories)
+    columns |= _kinds_and_names(records.only(kept) if spans else records, cats[kept], categories)
     left_out = kineto.LeftOut(spans=spans)
     beside = _counters(records)
     return Piece(pa.table(columns), len(kept), left_out, frozenset(categories), beside)
@@ -185,7 +185,7 @@ def _pids(written: Sequence[int | str]) -> Ints:
     return np.fromiter(map(numbers.__getitem__, written), np.int64, len(written))
 
 
-def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.Array]:
+def _kinds_and_names(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.Array]:
     names, name_texts = records.texts("name")
     pairs = pa.array(cats * len(name_texts) + names).dictionary_encode()
     kinds = [

@@ -160,7 +160,7 @@ class Records:
             self._unpack((b"".join((b"[", text, b"]")),))
 
     def _unpack(self, parts: Iterable[bytes]) -> None:
-        self._kept: slice | Ints = slice(None)
+        self._chosen: slice | Ints = slice(None)
         self._count = 0
         self._codes: dict[str, _Codes[str]] = {"cat": _Codes(), "name": _Codes()}
         self._launches: _Codes[tuple[Any, ...]] = _Codes()
@@ -184,7 +184,7 @@ class Records:
                 self._count += len(events)
                 del args
             del decoded, events  # the records of two parts would not fit into the cache
-        self._with_args = _whole(with_args)
+        self._with_args = _concatenated(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
         """Append the fields of ``events``, and return their arguments."""
@@ -206,23 +206,23 @@ class Records:
             add[name].append(b"\0".join(_either(values[name], values[older])))
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
-    def _launch_codes(self, said: Sequence[Sequence[Any]]) -> Ints:
+    def _launch_codes(self, columns: Sequence[Sequence[Any]]) -> Ints:
         """Return the code of each event's launch configuration; ``NO_LAUNCH`` without a block.
 
-        ``said`` has the columns of ``_LAUNCHED_WITH``, the block first.
+        ``columns`` has the columns of ``_LAUNCHED_WITH``, the block first.
         """
-        codes = np.full(len(said[0]), NO_LAUNCH)
-        if said[0].count(None) < len(codes):
-            has_block = np.fromiter(map(is_not, said[0], repeat(None)), np.bool_, len(codes))
-            launches = compress(zip(*said, strict=True), has_block)
+        codes = np.full(len(columns[0]), NO_LAUNCH)
+        if columns[0].count(None) < len(codes):
+            has_block = np.fromiter(map(is_not, columns[0], repeat(None)), np.bool_, len(codes))
+            launches = compress(zip(*columns, strict=True), has_block)
             numbers = map(self._launches.__getitem__, launches)
             codes[has_block] = np.fromiter(numbers, np.int64)
         return codes
 
-    def only(self, kept: Ints) -> Records:
-        """Return the events at the positions ``kept``."""
+    def only(self, chosen: Ints) -> Records:
+        """Return the events at the positions ``chosen``."""
         records = copy.copy(self)
-        records._kept = kept
+        records._chosen = chosen
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
@@ -230,7 +230,7 @@ class Records:
 
         Some codes may belong to no event.
         """
-        return _whole(self._fields[field])[self._kept], list(self._codes[field])
+        return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
         """Return each event's integer field, also if written as text; ``ABSENT`` if missing."""
@@ -246,13 +246,13 @@ class Records:
 
         A missing field is ``ABSENT``; a text for which ``meaning`` returns None is ``NULL``.
         """
-        values = _whole([_meant(part, meaning) for part in self._fields[field]])
-        return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._kept]
+        values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
+        return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._chosen]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
         """Return (each event's code, launch configuration of each code); the first one is empty."""
-        codes = self._spread(_whole(self._fields[_LAUNCH]), NO_LAUNCH)
-        return codes[self._kept], list(self._launches)
+        codes = self._spread(_concatenated(self._fields[_LAUNCH]), NO_LAUNCH)
+        return codes[self._chosen], list(self._launches)
 
     def _spread(self, of_args: Ints, absent: int) -> Ints:
         """Return a value per event: from ``of_args`` if the event has arguments, else ``absent``.
@@ -274,7 +274,7 @@ class Records:
         """
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
-        return codes[self._kept], encoded.dictionary.to_pylist()
+        return codes[self._chosen], encoded.dictionary.to_pylist()
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
@@ -323,7 +323,7 @@ def _either(newest: Sequence[Any], of_2021: Sequence[Any]) -> Sequence[Any]:
     return [old if new is _RAW else new for new, old in zip(newest, of_2021, strict=True)]
 
 
-def _whole(parts: Sequence[Ints]) -> Ints:
+def _concatenated(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 

@@ -87,7 +87,7 @@ class UnusualError(Exception):
     """The file is not as Kineto writes it."""
 
 
-def of_file(path: Path) -> Profile | None:
+def profile_of_file(path: Path) -> Profile | None:
     """Read the Kineto trace at ``path`` like ``profile``; return None if it cannot be opened."""
     try:
         if not path.is_file():

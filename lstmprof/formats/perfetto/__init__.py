@@ -34,7 +34,7 @@ from lstmprof.formats.rows import Row
 _HEAD_BYTES = 4096
 _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
-_KNOWN = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
+_NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
 #: Correlation ids made from arrows start here, above the ids of profilers.
 _FIRST_ARROW = 2**48
@@ -52,15 +52,15 @@ def read(raw: RawFile) -> Profile:
         ForeignFileError: an unknown profiler wrote its slices.
         ProfileError: the trace is truncated, damaged or has no slice.
     """
-    found = outline(raw)
-    names = {track.name: track for track in found.tracks.values()}
+    contents = outline(raw)
+    names = {track.name: track for track in contents.tracks.values()}
     facts = names.get(writers.FACTS_TRACK)
     if facts and facts.description:
-        return _own(raw, found, writers.facts(raw.path, facts.description))
+        return _exported(raw, contents, writers.facts(raw.path, facts.description))
     if any(name.startswith(writers.LEDGER) for name in names):
         fault = "is an export of two runs, or of an older lstmprof, which cannot be read"
         raise ProfileError(raw.path, fault, "give the runs themselves")
-    return _Foreign(raw, found).profile()
+    return _Foreign(raw, contents).profile()
 
 
 class _Events:
@@ -97,24 +97,24 @@ class _Events:
 class _Counts:
     """Collects the counters of a trace that lstmprof exported, by rank.
 
-    ``places`` says for each track to which thread, device or counter it belongs.
+    ``owners`` says for each track to which thread, device or counter it belongs.
     """
 
-    def __init__(self, places: Mapping[int, writers.Where]) -> None:
-        self._places = {n: place for n, place in places.items() if place.counter is not None}
+    def __init__(self, owners: Mapping[int, writers.Where]) -> None:
+        self._owners = {n: owner for n, owner in owners.items() if owner.counter is not None}
         self._counts: dict[int | None, list[Count]] = defaultdict(list)
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
         """Add a value of ``track`` if this is a counter of the profile, not a derived one."""
-        place = self._places.get(track)
-        if place is None or abs(at_ns) > rows.MAX_NS:
+        owner = self._owners.get(track)
+        if owner is None or abs(at_ns) > rows.MAX_NS:
             return
-        counts = self._counts[place.rank]
-        columns = (place.counter or "", place.unit, float(value), place.allocator)
-        counts.append(Count(at_ns, place.pid, place.device, *columns))
+        counts = self._counts[owner.rank]
+        columns = (owner.counter or "", owner.unit, float(value), owner.allocator)
+        counts.append(Count(at_ns, owner.pid, owner.device, *columns))
         if len(counts) >= CHUNK_ROWS:
-            self._tables[place.rank].append(table_of(counts))
+            self._tables[owner.rank].append(table_of(counts))
             counts.clear()
 
     def counters(self, origin_ns: int) -> Counters:
@@ -126,17 +126,17 @@ class _Counts:
         return of_all
 
 
-def _own(raw: RawFile, found: Outline, facts: writers.Facts) -> Profile:
+def _exported(raw: RawFile, contents: Outline, facts: writers.Facts) -> Profile:
     """Return the profile that lstmprof exported."""
-    drawn = {number for number, track in found.tracks.items() if writers.is_drawn(track)}
-    places = {n: writers.where(track.description) for n, track in found.tracks.items()}
-    counts, collected = _Counts(places), _Events()
-    slices = Slices(raw, found, drawn, flows=False, counted=counts.add)
+    drawn = {number for number, track in contents.tracks.items() if writers.is_drawn(track)}
+    owners = {n: writers.where(track.description) for n, track in contents.tracks.items()}
+    counts, collected = _Counts(owners), _Events()
+    slices = Slices(raw, contents, drawn, flows=False, counted=counts.add)
     for slice_ in slices:
-        place = places.get(slice_.track, writers.Where())
-        row = writers.row(slice_, place)
+        owner = owners.get(slice_.track, writers.Where())
+        row = writers.row(slice_, owner)
         if row is not None:
-            collected.add(slice_.number, row, place.rank)
+            collected.add(slice_.number, row, owner.rank)
     columns = collected.columns()
     if columns is None:
         raise ProfileError(raw.path, "has no event", "export the run again")
@@ -146,7 +146,7 @@ def _own(raw: RawFile, found: Outline, facts: writers.Facts) -> Profile:
         table = EventTable(table.arrow)
     return Profile(
         format=facts.format,
-        base_ns=_base_ns(found, origin_ns),
+        base_ns=_base_ns(contents, origin_ns),
         events=table,
         device_names={
             n: rows.clean(v) for n, v in writers.device_numbers(facts.device_names).items()
@@ -160,10 +160,10 @@ def _own(raw: RawFile, found: Outline, facts: writers.Facts) -> Profile:
     )
 
 
-def _base_ns(found: Outline, origin_ns: int) -> int | None:
+def _base_ns(contents: Outline, origin_ns: int) -> int | None:
     if rows.date_ns(origin_ns) is not None:
         return origin_ns
-    return None if found.epoch_ns is None else rows.positive(found.epoch_ns + origin_ns)
+    return None if contents.epoch_ns is None else rows.positive(contents.epoch_ns + origin_ns)
 
 
 def _left_out(left_out: Counter[str]) -> Iterator[str]:
@@ -175,11 +175,11 @@ def _left_out(left_out: Counter[str]) -> Iterator[str]:
 class _Foreign:
     """A trace that another program wrote."""
 
-    def __init__(self, raw: RawFile, found: Outline) -> None:
-        self._raw, self._found = raw, found
-        self._places = writers.Places(found)
-        self._slices, self._collected = Slices(raw, found), _Events()
-        self._builder = any(t.process == writers.KINETO for t in found.tracks.values())
+    def __init__(self, raw: RawFile, contents: Outline) -> None:
+        self._raw, self._contents = raw, contents
+        self._owners = writers.TrackOwners(contents)
+        self._slices, self._collected = Slices(raw, contents), _Events()
+        self._builder = any(t.process == writers.KINETO for t in contents.tracks.values())
         self._kineto_left = kineto.LeftOut()
         self._of_rocprof = self._of_kineto = 0
         self._arrows: dict[int, int] = {}
@@ -196,17 +196,17 @@ class _Foreign:
             categories = [name for name, _ in self._kineto_left.unknown.most_common(_MOST_NAMED)]
             shown = ", ".join(one_line(name)[:40] or "none" for name in categories)
             what = f"is a Perfetto trace of an unknown profiler (categories: {shown})"
-            raise ForeignFileError(self._raw.path, what, _KNOWN)
+            raise ForeignFileError(self._raw.path, what, _NEXT_STEP)
         raise ProfileError(self._raw.path, "is a Perfetto trace without slices", _NO_EVENT)
 
     def _row(self, slice_: Slice) -> Row | None:
         if slice_.category in writers.ROCPROF_UNREAD:
             return None
-        place = self._places.of(slice_.track)
+        owner = self._owners.of(slice_.track)
         if slice_.category in writers.ROCPROF:
             self._of_rocprof += 1
-            return writers.rocprof_row(slice_, place, self._places)
-        event = writers.kineto_event(slice_, place, self._builder)
+            return writers.rocprof_row(slice_, owner, self._owners)
+        event = writers.kineto_event(slice_, owner, self._builder)
         category = event["cat"].lower()
         timed = slice_.start_ns, slice_.dur_ns
         if category == PROFILER_SPAN:
@@ -237,8 +237,8 @@ class _Foreign:
         if self._of_kineto:
             return kineto.profile(self._header(), columns, self._kineto_left, NO_COUNTERS)
         origin_ns = rows.first_ns(columns)
-        base_ns = _base_ns(self._found, origin_ns)
-        devices = {n: f"AMD GPU {n}" for n in self._places.devices.values()}
+        base_ns = _base_ns(self._contents, origin_ns)
+        devices = {n: f"AMD GPU {n}" for n in self._owners.devices.values()}
         notes = list(_left_out(self._slices.left_out))
         return Profile(
             format="rocprofv3",
@@ -255,8 +255,8 @@ class _Foreign:
             if instant.name in _HEADER:
                 for key, value in instant.arguments.items():
                     header[_HEADER[instant.name] or key] = _parsed(instant.name, value)
-        if self._found.epoch_ns is not None:
-            header.setdefault("baseTimeNanoseconds", self._found.epoch_ns)
+        if self._contents.epoch_ns is not None:
+            header.setdefault("baseTimeNanoseconds", self._contents.epoch_ns)
         return header
 
 

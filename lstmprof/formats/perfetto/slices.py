@@ -47,7 +47,7 @@ class Outline:
     """The tracks of a trace by number, and the start of its clock in ns since 1970 (``epoch_ns``).
 
     Tracks whose descriptions have only a parent are in ``children``, their parents in ``parents``.
-    A thread that is described without a track has the number ``of_sequence``.
+    A thread that is described without a track has the number ``default_track``.
     """
 
     tracks: dict[int, Track]
@@ -62,7 +62,7 @@ class Outline:
         order = np.argsort(children, kind="stable")
         return children[order], np.array(self.parents, np.uint64)[order]
 
-    def own(self, number: int) -> int:
+    def existing(self, number: int) -> int:
         """Return ``number``, or that of the nearest ancestor if the track has only a parent."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
@@ -77,7 +77,7 @@ class Outline:
     def above(self, number: int) -> Iterator[Track]:
         """Yield the track and its ancestors, the nearest first."""
         for _ in range(_DEEPEST_TRACK):
-            number = self.own(number)
+            number = self.existing(number)
             track = self.tracks.get(number)
             if track is None:
                 return
@@ -85,7 +85,7 @@ class Outline:
             number = track.parent
 
 
-def of_sequence(sequence: int) -> int:
+def default_track(sequence: int) -> int:
     """Return the number of the default track of a sequence."""
     return -1 - sequence
 
@@ -96,17 +96,17 @@ def outline(raw: RawFile) -> Outline:
     Raises:
         ProfileError: the trace is truncated or damaged.
     """
-    found = Outline({}, array("Q"), array("Q"), None, False)
+    contents = Outline({}, array("Q"), array("Q"), None, False)
     epoch_ns: int | None = None
     clocks = False
     for packet in packets.packets(raw, packets.outline()):
         packets.refuse_zstd(raw, packet)
         if packet.HasField("track_descriptor"):
-            _add(found, packet.track_descriptor)
+            _add(contents, packet.track_descriptor)
         if packet.HasField("thread_descriptor"):
             thread = packet.thread_descriptor
             name = rows.clean(text(thread.thread_name))
-            found.tracks[of_sequence(packet.sequence)] = Track(
+            contents.tracks[default_track(packet.sequence)] = Track(
                 name, pid=thread.pid, tid=thread.tid, thread=name
             )
         if packet.HasField("clocks"):
@@ -114,35 +114,44 @@ def outline(raw: RawFile) -> Outline:
             at = {clock.clock_id: clock.timestamp for clock in packet.clocks.clocks}
             if epoch_ns is None and {BOOTTIME, REALTIME} <= at.keys():
                 epoch_ns = at[REALTIME] - at[BOOTTIME]
-    return replace(found, epoch_ns=epoch_ns, clocks=clocks)
+    return replace(contents, epoch_ns=epoch_ns, clocks=clocks)
 
 
-def _add(found: Outline, said: Any) -> None:
-    name = rows.clean(text(said.name or said.static_name))
-    before = found.tracks.get(said.uuid)
-    is_plain = not (said.HasField("process") or said.HasField("thread") or said.description)
-    if before is None and is_plain and said.parent_uuid and said.parent_uuid != said.uuid:
-        parent = found.tracks.get(said.parent_uuid)
+def _add(contents: Outline, descriptor: Any) -> None:
+    name = rows.clean(text(descriptor.name or descriptor.static_name))
+    before = contents.tracks.get(descriptor.uuid)
+    is_plain = not (
+        descriptor.HasField("process") or descriptor.HasField("thread") or descriptor.description
+    )
+    if (
+        before is None
+        and is_plain
+        and descriptor.parent_uuid
+        and descriptor.parent_uuid != descriptor.uuid
+    ):
+        parent = contents.tracks.get(descriptor.parent_uuid)
         if parent is not None and name in ("", parent.name):
-            found.children.append(said.uuid)
-            found.parents.append(said.parent_uuid)
+            contents.children.append(descriptor.uuid)
+            contents.parents.append(descriptor.parent_uuid)
             return
     track = before or Track()
     track = replace(
         track,
         name=name or track.name,
-        parent=said.parent_uuid or track.parent,
-        description=rows.clean(text(said.description)) or track.description,
+        parent=descriptor.parent_uuid or track.parent,
+        description=rows.clean(text(descriptor.description)) or track.description,
     )
-    if said.HasField("process"):
-        process = rows.clean(text(said.process.process_name))
-        track = replace(track, pid=said.process.pid, process=process or track.process or track.name)
-    if said.HasField("thread"):
-        thread = rows.clean(text(said.thread.thread_name))
+    if descriptor.HasField("process"):
+        process = rows.clean(text(descriptor.process.process_name))
         track = replace(
-            track, pid=said.thread.pid, tid=said.thread.tid, thread=thread or track.name
+            track, pid=descriptor.process.pid, process=process or track.process or track.name
         )
-    found.tracks[said.uuid] = track
+    if descriptor.HasField("thread"):
+        thread = rows.clean(text(descriptor.thread.thread_name))
+        track = replace(
+            track, pid=descriptor.thread.pid, tid=descriptor.thread.tid, thread=thread or track.name
+        )
+    contents.tracks[descriptor.uuid] = track
 
 
 #: Values of TrackEvent.Type.
@@ -214,8 +223,10 @@ class _Sequence:
         """Add the numbered texts and default values that ``packet`` defines."""
         if packet.HasField("interned"):
             for kind in ("categories", "names", "keys", "values"):
-                for said in getattr(packet.interned, kind):
-                    self.texts.setdefault(kind, {})[said.iid] = rows.clean(text(said.text))
+                for descriptor in getattr(packet.interned, kind):
+                    self.texts.setdefault(kind, {})[descriptor.iid] = rows.clean(
+                        text(descriptor.text)
+                    )
         if packet.HasField("defaults"):
             self.track = packet.defaults.event.track_uuid
             self.clock = packet.defaults.clock_id
@@ -276,7 +287,7 @@ class Slices:
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
         """Return the slice that ends with this event, or None if none does."""
         event = packet.event
-        number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
+        number = event.track_uuid or sequence.track or default_track(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
             self._counted(number, at_ns, event.double_counter_value or event.counter_value)
         if event.type not in (_BEGIN, _END, _INSTANT):
@@ -287,7 +298,7 @@ class Slices:
             return self._end(number, at_ns)
         begun = Slice(
             self._count,
-            self._outline.own(number),
+            self._outline.existing(number),
             self._name(event, sequence),
             self._category(event, sequence),
             self._arguments(event, sequence),
@@ -325,8 +336,12 @@ class Slices:
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
         """Set clocks from a snapshot, which has the values of several clocks at one instant."""
         by_id = {clock.clock_id: clock for clock in clocks}
-        own = by_id.get(BOOTTIME)
-        now_ns = own.timestamp * (own.unit_multiplier_ns or 1) if own is not None else None
+        existing = by_id.get(BOOTTIME)
+        now_ns = (
+            existing.timestamp * (existing.unit_multiplier_ns or 1)
+            if existing is not None
+            else None
+        )
         for number, clock in by_id.items():
             unit_ns = clock.unit_multiplier_ns or 1
             ns = clock.timestamp * unit_ns if now_ns is None else now_ns
@@ -365,9 +380,9 @@ class Slices:
     def _arguments(event: Any, sequence: _Sequence) -> dict[str, Any]:
         said_of = {}
         keys = sequence.texts.get("keys", {})
-        for said in event.annotations:
-            name = keys.get(said.name_iid) or _argument_name(said, sequence)
-            said_of[name] = _value(said, sequence, 0)
+        for descriptor in event.annotations:
+            name = keys.get(descriptor.name_iid) or _argument_name(descriptor, sequence)
+            said_of[name] = _value(descriptor, sequence, 0)
         return said_of
 
 
@@ -382,29 +397,33 @@ def _flows(event: Any) -> tuple[int, ...]:
     return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
 
 
-def _argument_name(said: Any, sequence: _Sequence) -> str:
-    return sequence.text("keys", said.name_iid) if said.name_iid else rows.clean(text(said.name))
+def _argument_name(descriptor: Any, sequence: _Sequence) -> str:
+    return (
+        sequence.text("keys", descriptor.name_iid)
+        if descriptor.name_iid
+        else rows.clean(text(descriptor.name))
+    )
 
 
-def _value(said: Any, sequence: _Sequence, depth: int) -> Any:
-    kind = said.WhichOneof("value")
+def _value(descriptor: Any, sequence: _Sequence, depth: int) -> Any:
+    kind = descriptor.WhichOneof("value")
     if kind == "int_value":
-        return said.int_value
+        return descriptor.int_value
     if kind in ("uint_value", "pointer_value", "bool_value"):
-        return getattr(said, kind)
+        return getattr(descriptor, kind)
     if kind == "string_value_iid":
-        return sequence.text("values", said.string_value_iid)
+        return sequence.text("values", descriptor.string_value_iid)
     if kind in ("string_value", "legacy_json_value"):
-        return rows.clean(text(getattr(said, kind)))
+        return rows.clean(text(getattr(descriptor, kind)))
     if kind == "double_value":
         return json.dumps(
-            said.double_value
+            descriptor.double_value
         )  # a float is its text, as in ``raw_file.json_document``
     if depth > _DEEPEST:
         return None
-    if said.array_values:
-        return [_value(each, sequence, depth + 1) for each in said.array_values]
+    if descriptor.array_values:
+        return [_value(each, sequence, depth + 1) for each in descriptor.array_values]
     return {
         _argument_name(each, sequence): _value(each, sequence, depth + 1)
-        for each in said.dict_entries
+        for each in descriptor.dict_entries
     }

@@ -151,10 +151,10 @@ def is_drawn(track: Track) -> bool:
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
-def row(slice_: Slice, place: Where) -> Row | None:
+def row(slice_: Slice, owner: Where) -> Row | None:
     """Convert a slice of lstmprof's export to a row; None if it is no event of the profile.
 
-    ``place`` is the thread or device to which its track belongs.
+    ``owner`` is the thread or device to which its track belongs.
     """
     arguments = slice_.arguments
     kind = arguments.get(KIND)
@@ -170,8 +170,8 @@ def row(slice_: Slice, place: Where) -> Row | None:
     config = launch_config.read(launched_with) if isinstance(launched_with, str) else None
     if config and kind == "kernel":
         columns[LAUNCH_CONFIG] = launch_config.encoded(config)
-    pid = place.pid if place.thread else rows.int64(arguments.get(PID))
-    return Row(kind, slice_.name, slice_.start_ns, slice_.dur_ns, pid, place.tid, **columns)
+    pid = owner.pid if owner.thread else rows.int64(arguments.get(PID))
+    return Row(kind, slice_.name, slice_.start_ns, slice_.dur_ns, pid, owner.tid, **columns)
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
@@ -235,7 +235,7 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 
 @dataclass(frozen=True)
-class Place:
+class TrackOwner:
     """The host thread, or the agent (rocprofv3's number of a GPU) and stream, of a track."""
 
     pid: int | None
@@ -246,7 +246,7 @@ class Place:
     is_process: bool = False
 
 
-class Places:
+class TrackOwners:
     """Finds the thread or GPU to which each track belongs.
 
     ``devices`` maps rocprofv3's numbers of GPUs (agents) to device numbers.
@@ -254,25 +254,25 @@ class Places:
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
-        self._known: dict[int, Place] = {}
+        self._owner_by_track: dict[int, TrackOwner] = {}
         pids = {track.pid for track in outline.tracks.values() if track.pid is not None}
         self.only_pid = pids.pop() if len(pids) == 1 else None
         agents = (_AGENT.match(t.name) for t in outline.tracks.values() if "(GPU)" in t.name)
         numbers = sorted({int(named[1]) for named in agents if named})
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
-    def of(self, track: int) -> Place:
+    def of(self, track: int) -> TrackOwner:
         """Return the thread or GPU of the track with this number."""
-        if track not in self._known:
-            self._known[track] = _place(list(self._outline.above(track)))
-        return self._known[track]
+        if track not in self._owner_by_track:
+            self._owner_by_track[track] = _owner_of(list(self._outline.above(track)))
+        return self._owner_by_track[track]
 
 
-def _place(above: list[Track]) -> Place:
+def _owner_of(above: list[Track]) -> TrackOwner:
     pid = next((track.pid for track in above if track.pid is not None), None)
     tid = next((track.tid for track in above if track.tid is not None), None)
     named = next((m for m in (_AGENT.match(track.name) for track in above) if m), None)
-    return Place(
+    return TrackOwner(
         pid,
         tid,
         int(named[1]) if named else None,
@@ -282,17 +282,17 @@ def _place(above: list[Track]) -> Place:
     )
 
 
-def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
+def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
     """Convert a slice to an event of Kineto's JSON.
 
     ``builder`` is True if Kineto's own builder wrote the trace.
     """
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
-    category = slice_.category or (_category(slice_.name, arguments, place) if builder else "")
+    category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # an op's correlation id is its own id, not that of a launch
     if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
-    event = {"cat": category, "name": slice_.name, "pid": place.pid, "tid": place.tid}
+    event = {"cat": category, "name": slice_.name, "pid": owner.pid, "tid": owner.tid}
     return {**event, "args": arguments}
 
 
@@ -311,7 +311,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return unfolded
 
 
-def _category(name: str, arguments: Mapping[str, Any], place: Place) -> str:
+def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str:
     """Return the category that the slice would have in Kineto's JSON, by name and arguments."""
     if "grid" in arguments or "registers per thread" in arguments:
         return "kernel"
@@ -324,18 +324,18 @@ def _category(name: str, arguments: Mapping[str, Any], place: Place) -> str:
         return "python_function"
     if "wait_on_stream" in arguments or name.endswith(" Sync"):
         return "cuda_sync"
-    if place.is_process:
+    if owner.is_process:
         return kineto.PROFILER_SPAN
-    if place.is_gpu:
+    if owner.is_gpu:
         return "gpu_user_annotation"
-    return "overhead" if (place.pid or 0) < 0 else "operator"
+    return "overhead" if (owner.pid or 0) < 0 else "operator"
 
 
-def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
+def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | None:
     """Convert a slice of rocprofv3 to a row; None if ``formats.rocprofv3`` omits such events."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
-    pid = places.only_pid if place.pid is None else place.pid
+    pid = owners.only_pid if owner.pid is None else owner.pid
     tid = rows.natural(arguments.get("tid"))
     correlation = rows.positive(arguments.get("corr_id"))
     if slice_.category == _HIP:
@@ -348,10 +348,10 @@ def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
         parsed = nvtx_range(name)
         row = Row(parsed.kind, parsed.name, *timed, pid=pid, tid=tid)
         return row._replace(external_id=parsed.external_id, shapes=parsed.shapes)
-    device = places.devices.get(place.agent) if place.agent is not None and place.is_gpu else None
+    device = owners.devices.get(owner.agent) if owner.agent is not None and owner.is_gpu else None
     is_copy = slice_.category == _COPY
     if is_copy and device is None:
-        device = _source(arguments.get("src_agent"), places)
+        device = _source(arguments.get("src_agent"), owners)
     direction = COPIES.get(name.removeprefix("MEMORY_COPY_"))
     if device is None or (is_copy and direction is None):
         return None
@@ -361,18 +361,18 @@ def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
         *timed,
         pid=pid,
         device=device,
-        stream=place.stream,
+        stream=owner.stream,
         correlation_id=correlation,
         bytes=rows.natural(arguments.get("copy_bytes")) if is_copy else None,
     )
 
 
-def _source(agent: Any, places: Places) -> int | None:
+def _source(agent: Any, owners: TrackOwners) -> int | None:
     """Return the device that a copy reads from, by its agent (``Agent-4`` or 4).
 
     If the agent is unknown, return the only GPU, or None if there are several.
     """
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
-    if number and int(number[1]) in places.devices:
-        return places.devices[int(number[1])]
-    return 0 if len(places.devices) == 1 else None
+    if number and int(number[1]) in owners.devices:
+        return owners.devices[int(number[1])]
+    return 0 if len(owners.devices) == 1 else None

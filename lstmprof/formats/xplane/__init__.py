@@ -30,7 +30,7 @@ from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines, schema
 from lstmprof.formats.xplane.events import HLO_PLANE, PlaneTables, hlo_instructions, text
-from lstmprof.formats.xplane.lines import Found, Line
+from lstmprof.formats.xplane.lines import Line, LineEvents
 from lstmprof.formats.xplane.wire import OddError, Outline, Piece, outline, plane_names
 
 _GPU = re.compile(r"/device:GPU:(\d{1,9})")
@@ -143,7 +143,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
 
 def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
-) -> Iterator[Found]:
+) -> Iterator[LineEvents]:
     """Yield the events of host threads and streams; check other lines for damage only."""
     instructions = hlo_instructions(planes)
     for (name, plane), of_lines in zip(planes, pieces, strict=True):
@@ -155,10 +155,10 @@ def _parts(
             if tables is None or (gpu and not stream):
                 lines.check(raw, of_line)
                 continue
-            place = (int(gpu[1]), int(stream[1])) if gpu and stream else None
-            line = Line(tables, instructions, message.timestamp_ns, message.id, place)
+            gpu_stream = (int(gpu[1]), int(stream[1])) if gpu and stream else None
+            line = Line(tables, instructions, message.timestamp_ns, message.id, gpu_stream)
             yield from lines.one_by_one(line, message.events)
-            yield from lines.found(raw, line, of_line)
+            yield from lines.read_events(raw, line, of_line)
 
 
 def _plane_stats(planes: list[tuple[str, Any]], name: str) -> dict[str, Any]:

@@ -123,10 +123,10 @@ class _Operands:
 
         They are written like TensorFlow's: ``(f32[6,16];f32[16,64])``.
         """
-        products = self._found(instruction, computation, _DEEPEST, products=True)
+        products = self._find(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])
-        tanhs = self._found(instruction, computation, _DEEPEST, products=False)
+        tanhs = self._find(instruction, computation, _DEEPEST, products=False)
         narrowest = min(
             tanhs, key=lambda placed: math.prod(placed[0].shape.dimensions), default=None
         )
@@ -137,7 +137,7 @@ class _Operands:
         listed = [_shape(shapes[n]) for n in instruction.operand_ids if n in shapes]
         return "(" + ";".join(listed) + ")" if listed and all(listed) else None
 
-    def _found(
+    def _find(
         self, instruction: Any, computation: Any, depth: int, *, products: bool
     ) -> list[_Placed]:
         """Return the matmuls (if ``products`` is True) or tanhs in ``instruction``, in order."""
@@ -153,7 +153,7 @@ class _Operands:
         if key not in self._inside:
             inner = self._computations.get(number)
             listed = inner.instructions if inner is not None else ()
-            found = (self._found(each, inner, depth, products=products) for each in listed)
+            found = (self._find(each, inner, depth, products=products) for each in listed)
             self._inside[key] = [placed for some in found for placed in some]
         return self._inside[key]
 
@@ -221,11 +221,11 @@ _HLO_PROTO = "Hlo Proto"
 
 
 def activity_row(
-    name: str, stats: Stats, timed: tuple[int, int], place: tuple[int, int | None]
+    name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
     """Convert an event on a stream's line to a row; None if it does not occupy the stream.
 
-    ``timed`` is (start, length) in ns, ``place`` is (GPU, stream).
+    ``timed`` is (start, length) in ns, ``gpu_stream`` is (GPU, stream).
     """
     kind = activity_kind(name, stats)
     if kind is None:
@@ -235,8 +235,8 @@ def activity_row(
         kind,
         name,
         *timed,
-        device=place[0],
-        stream=place[1],
+        device=gpu_stream[0],
+        stream=gpu_stream[1],
         correlation_id=rows.positive(stats.get("correlation_id")),
         graph_node_id=rows.positive(stats.get("cuda_graph_node_id")),
         op_name=op_name(stats),
@@ -304,12 +304,12 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
     return encoded[1], {key: value for key, equals, value in pairs if equals}
 
 
-def with_instruction(stats: dict[str, Any], known: Instructions) -> dict[str, Any]:
+def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
     """Return ``stats`` with the path and operands of the XLA instruction that they name.
 
     They are added as ``tf_op`` and ``shape``. Existing stats stay, except AMD's ``XlaModule:``.
     """
-    instruction = known.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
+    instruction = instructions.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
     if instruction is None:
         return stats
     told = {}
@@ -435,11 +435,11 @@ class PlaneTables:
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
     """Return the XLA instructions of all modules in the plane ``/host:metadata``."""
-    known: dict[tuple[str, str], Instruction] = {}
+    by_module: dict[tuple[str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)
         for entry in plane.event_metadata:
             content = tables.all_stats(entry.value.stats).get(_HLO_PROTO)
             if isinstance(content, bytes):
-                known.update(instructions(content))
-    return known
+                by_module.update(instructions(content))
+    return by_module

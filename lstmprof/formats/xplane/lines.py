@@ -68,15 +68,15 @@ class _Marks:
     size: Ints
 
 
-def of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
+def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
     """Return the memory counters in events of a host thread, or None if there are none.
 
     ``timed`` has (start in ns, event).
     """
-    found = list(_described(tables, timed))
-    if not found:
+    described = list(_described(tables, timed))
+    if not described:
         return None
-    time_ns, is_free, stats = zip(*found, strict=True)
+    time_ns, is_free, stats = zip(*described, strict=True)
     numbers = {
         name: np.array([_natural(of_event.get(name)) for of_event in stats], dtype=np.int64)
         for name in MEMORY_STATS
@@ -109,12 +109,13 @@ def _natural(value: object) -> int:
     return _NONE if number is None else number
 
 
-def of_columns(
+def counters_of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Return memory counters like ``of_messages``, for events that have been read as columns.
+    """Return memory counters, for events that have been read as columns.
 
-    ``content`` has the texts of the events; ``is_timed`` marks those with a possible time.
+    They are those of ``counters_of_messages``. ``content`` has the texts of the events;
+    ``is_timed`` marks those with a possible time.
     """
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
@@ -132,13 +133,13 @@ def of_columns(
             names = _names(tables, content, owner[is_it], stats.only(is_it), len(hits))
         else:
             numbers[name] = np.full(len(hits), _NONE)
-            numbers[name][owner[is_it]] = _whole(stats.only(is_it))
+            numbers[name][owner[is_it]] = _integers(stats.only(is_it))
     frees = [number for number, name in tables.memory_events.items() if name == FREE]
     is_free = np.isin(events.metadata_id[hits], frees)
     return _counters(_marks(time_ns[hits], is_free, names, numbers))
 
 
-def _whole(stats: Stats) -> Ints:
+def _integers(stats: Stats) -> Ints:
     is_whole = (stats.field == wire.UINT64) | (stats.field == wire.INT64)
     return np.where(is_whole, stats.value, _NONE)
 
@@ -148,12 +149,12 @@ def _names(
 ) -> list[str | None]:
     names: list[str | None] = [None] * count
     columns = (owner, stats.field, stats.value, stats.length)
-    for place, field, value, length in zip(*(c.tolist() for c in columns), strict=True):
+    for gpu_stream, field, value, length in zip(*(c.tolist() for c in columns), strict=True):
         if field == wire.REF:
-            names[place] = tables.stat_name(value)
+            names[gpu_stream] = tables.stat_name(value)
         else:
             is_text = field == wire.TEXT
-            names[place] = text(content[value : value + length]) if is_text else None
+            names[gpu_stream] = text(content[value : value + length]) if is_text else None
     return names
 
 
@@ -174,8 +175,8 @@ def _counters(marks: _Marks) -> pa.Table | None:
     is_named = codes != _NONE
     device = np.where(is_named, np.array([*of_name, _NONE])[codes], marks.device)
     placed = is_named | (device >= 0)
-    told = (placed & (marks.allocated >= 0), is_named & (marks.size >= 0))
-    events = [np.flatnonzero(where) for where in told]
+    recorded = (placed & (marks.allocated >= 0), is_named & (marks.size >= 0))
+    events = [np.flatnonzero(where) for where in recorded]
     event = np.concatenate(events)
     if not len(event):
         return None
@@ -209,7 +210,7 @@ def _device(allocator: str) -> int:
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
 #: Larger times (in ps or ns) may overflow int64, so these events are read one by one.
-_FAR = 2**61
+_LARGEST_TIME = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
 _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
@@ -217,16 +218,16 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line whose events are read: of host thread ``tid``, or of a stream if ``place`` is given.
+    """A line whose events are read: of host thread ``tid``, or of a stream (``gpu_stream``).
 
-    Times count from ``start_ns``; ``place`` is (GPU, stream).
+    Times count from ``start_ns``; ``gpu_stream`` is (GPU, stream).
     """
 
     tables: PlaneTables
     instructions: Instructions
     start_ns: int
     tid: int
-    place: tuple[int, int] | None
+    gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
         """Convert ``event`` to a row, or to None if it is bookkeeping.
@@ -235,13 +236,13 @@ class Line:
         """
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
-        if self.place:
-            return activity_row(name, stats, timed, self.place)
+        if self.gpu_stream:
+            return activity_row(name, stats, timed, self.gpu_stream)
         return host_row(name, stats, timed, self.tid)
 
 
 @dataclass(frozen=True)
-class Found:
+class LineEvents:
     """Events of a line as columns (times as in the file), and their memory counters.
 
     ``untimed`` is the number of events without a possible time, which are omitted.
@@ -252,7 +253,7 @@ class Found:
     counters: pa.Table | None = None
 
 
-def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
+def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[LineEvents]:
     """Read the events in ``pieces`` of ``line``.
 
     Raises:
@@ -275,7 +276,7 @@ def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
         schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
 
 
-def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
+def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
     """Read events from protobuf messages, some at a time; the result is like ``by_columns``."""
     left = iter(events)
     while some := list(itertools.islice(left, wire.PIECE_EVENTS)):
@@ -283,9 +284,9 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
         described = [line.row(event, interval) for interval, event in timed if interval is not None]
         listed = [row for row in described if row is not None]
         starts = ((interval[0], event) for interval, event in timed if interval is not None)
-        counters = None if line.place else of_messages(line.tables, starts)
+        counters = None if line.gpu_stream else counters_of_messages(line.tables, starts)
         columns = rows.columns(listed) if listed else None
-        yield Found(columns, len(timed) - len(described), counters)
+        yield LineEvents(columns, len(timed) - len(described), counters)
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
@@ -303,7 +304,7 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
     return start_ns, end_ns - start_ns
 
 
-def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
+def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
     """Read the events of ``piece``, whose bytes are ``content``.
 
     Raises:
@@ -315,14 +316,14 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
     is_timed = ~events.counted & (events.duration_ps >= 0)
     is_timed &= (abs(start_ns) <= rows.MAX_NS) & (abs(end_ns) <= rows.MAX_NS)
     counters = None
-    if not line.place:
-        counters = of_columns(line.tables, content, events, start_ns, is_timed)
+    if not line.gpu_stream:
+        counters = counters_of_columns(line.tables, content, events, start_ns, is_timed)
     wanted = sorted(line.tables.wanted)
     stats = events.stats.only(np.isin(events.stats.metadata_id, wanted))
     names = [line.tables.wanted[number] for number in wanted]
-    place = np.searchsorted(wanted, stats.metadata_id)
-    ids = _ids(stats, place, names)
-    kinds, first = _kinds(events, stats, _stat_codes(content, stats, place, names))
+    gpu_stream = np.searchsorted(wanted, stats.metadata_id)
+    ids = _ids(stats, gpu_stream, names)
+    kinds, first = _kinds(events, stats, _stat_codes(content, stats, gpu_stream, names))
     message = schema.message("XEvent")
     spans = zip(starts[first].tolist(), stops[first].tolist(), strict=True)
     described = [line.row(message.FromString(content[a:b]), (0, 0)) for a, b in spans]
@@ -332,31 +333,31 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
     columns = _taken([row for row in described if row is not None], number[kinds[kept]])
     columns |= {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array((end_ns - start_ns)[kept])}
     for name, (owner, value) in ids.items():
-        if line.place or name != "graph_node_id":  # only a device event has a graph node
+        if line.gpu_stream or name != "graph_node_id":  # only a device event has a graph node
             columns[name] = _replaced(columns[name], kept, owner, value, len(start_ns))
     untimed = len(is_timed) - int(is_timed.sum())
-    return Found(pa.table(columns) if len(kept) else None, untimed, counters)
+    return LineEvents(pa.table(columns) if len(kept) else None, untimed, counters)
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
     """Return (starts, ends) in whole ns, rounded like ``_interval``."""
     offset_ps, duration_ps = events.offset_ps, events.duration_ps
     times = (offset_ps, duration_ps, np.array([line_ns]))
-    if any(((time > _FAR) | (time < -_FAR)).any() for time in times):
+    if any(((time > _LARGEST_TIME) | (time < -_LARGEST_TIME)).any() for time in times):
         raise OddError
     half = _PS_PER_NS // 2
     start_ns = line_ns + (offset_ps + half) // _PS_PER_NS
     return start_ns, line_ns + (offset_ps + duration_ps + half) // _PS_PER_NS
 
 
-def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
+def _ids(stats: Stats, gpu_stream: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
     """Return {column of ids: (numbers of the events that have such an id, these ids)}.
 
-    ``place`` is the position of each stat's name in ``names``.
+    ``gpu_stream`` is the position of each stat's name in ``names``.
     """
     ids = {}
     for stat, column in _ID_COLUMNS.items():
-        hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
+        hit = np.isin(gpu_stream, [i for i, name in enumerate(names) if name == stat])
         owner = stats.event[hit]
         if (np.diff(owner) == 0).any():
             raise OddError  # an event has two values; read one by one, the last one counts
@@ -369,20 +370,20 @@ def _is_whole(stats: Stats) -> Any:
     return (stats.field == wire.UINT64) | (stats.field == wire.INT64)
 
 
-def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
+def _stat_codes(content: bytes, stats: Stats, gpu_stream: Ints, names: list[str]) -> Ints:
     """Return a number per stat, equal for equal stats; values of ids are ignored.
 
-    ``place`` is the position of each stat's name in ``names``.
+    ``gpu_stream`` is the position of each stat's name in ``names``.
     """
-    is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
-    is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
+    is_id = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in IDS])
+    is_mark = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
     value = stats.value.copy()
     value[is_text & ~is_mark] = _text_codes(content, stats.only(is_text & ~is_mark))
     alike = is_mark | (is_id & _is_whole(stats))
     value[alike] = 0
     field = np.where(is_mark, 0, stats.field)
-    return _codes((place * 8 + field) << 32 | _codes(value))
+    return _codes((gpu_stream * 8 + field) << 32 | _codes(value))
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:

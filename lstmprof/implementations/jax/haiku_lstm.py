@@ -29,7 +29,7 @@ TIME_MAJOR = True
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
 #: Positions of Haiku's gates i g f o in the framework-independent order i f g o.
-PLACES = (0, 2, 1, 3)
+GATE_POSITIONS = (0, 2, 1, 3)
 FORGET, GATES = 2, 4
 #: Path of a parameter outside of cores -> framework-independent name.
 _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
@@ -110,7 +110,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
         if path in _ENDS:
             rows = weights[_ENDS[path]]
         else:
-            parts = [reordered(weights[name], PLACES) for name in _shared(path)]
+            parts = [reordered(weights[name], GATE_POSITIONS) for name in _shared(path)]
             rows = np.concatenate(parts, axis=-1)
         module.arrays[path] = rows if path == "embedding/embeddings" else rows.T
 
@@ -144,7 +144,7 @@ def _parts(module: Network, rows: Any) -> List[Any]:
 
     Reorder the gates to the framework-independent order.
     """
-    ordered = reordered(rows, PLACES)
+    ordered = reordered(rows, GATE_POSITIONS)
     if ordered.ndim == 1:
         return [ordered]
     return [ordered[:, : -module.hidden], ordered[:, -module.hidden :]]

@@ -27,7 +27,11 @@ from lstmprof.workloads import GATES, Workload, reordered
 OPSET, IR_VERSION = 17, 8
 #: Positions of ONNX's gates in the framework-independent order: of i o f c in i f g o (LSTM), of
 #: z r n in r z n (GRU). ``BACK`` has the inverse permutations.
-PLACES: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
+GATE_POSITIONS: Mapping[str, Tuple[int, ...]] = {
+    "lstm": (0, 3, 1, 2),
+    "gru": (1, 0, 2),
+    "rnn": (0,),
+}
 BACK: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "rnn": (0,)}
 NODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 FORWARD = "forward/"
@@ -64,7 +68,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
         for own, shared in (("W", "weight_ih"), ("R", "weight_hh"), ("B", "bias")):
             name = "_l{}".format(layer)
             parts = [
-                reordered(weights[shared + name + suffix], PLACES[workload.cell])
+                reordered(weights[shared + name + suffix], GATE_POSITIONS[workload.cell])
                 for suffix in _suffixes(workload)
             ]
             if own == "B":

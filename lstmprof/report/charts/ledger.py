@@ -18,7 +18,7 @@ from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of
 TITLE = "Where the time goes"
 COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
 #: Width in pixels of a letter in a bar, and of the free space around a text.
-_LETTER, _AROUND = 6.3, 8
+_LETTER, _PADDING = 6.3, 8
 #: Least width of the longest bar in a file of its own, in pixels.
 _PIXELS = 640
 #: Luminance of a bar above which black text has more contrast than white text (WCAG 2.2).
@@ -134,7 +134,7 @@ def chart(rows: Rows) -> drawing.Drawn:
     longest = max(lengths.values(), default=0.0) or 1.0
     wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
     wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"
-    room = f"{wide} - {_AROUND}"
+    room = f"{wide} - {_PADDING}"
     fill = "(scale('color', datum.base) || datum.fill)"
     long = "datum.words + ' ' + format(100 * datum.share, '.0f') + ' %'"
     fitting = f"{room} > {_LETTER} * length({long}) ? {long} : datum.words"

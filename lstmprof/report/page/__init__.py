@@ -55,7 +55,7 @@ SECTIONS = (
     ("kernels", "Longest kernels and ops"),
 )
 #: Name of a chart → CSS classes that reserve space for it, so that nothing moves when it is drawn.
-_ROOM = {
+_RESERVED = {
     "times": "tall",
     "ledger": "tall",
     "waterfall": "tall",
@@ -103,7 +103,7 @@ def page(report: Report) -> str:
         stacks_parts=_parts_of(report.icicles),
         stacks_height=stacks_height(report),
         stacks_hint=_HINT,
-        room=_ROOM,
+        room=_RESERVED,
         places=[c for c in ("rank", "device") if len({row[c] for row in report.kernels}) > 1],
         folded=len(report.diagnoses) > MOST_VERDICTS,
         timeline_height=timeline_height(report),
@@ -321,7 +321,7 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
     return {
         "run": shown_name(icicle.run),
         "what": icicle.what,
-        "said": shown_name(icicle.said, 2000),
+        "said": shown_name(icicle.sentence, 2000),
         "fast": shown_name(icicle.fast),
         "slow": shown_name(icicle.slow),
         "total_ns": icicle.total_ns,

@@ -22,8 +22,8 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     Layer,
     _plain_is_small,
     algorithm,
+    algorithms_of_kernels,
     differs,
-    seen_in,
 )
 
 #: An LSTM that PyTorch runs with persist_static on an A100, each condition just met or far from it.
@@ -303,13 +303,13 @@ def test_an_unknown_framework_is_unknown() -> None:
     ],
 )
 def test_what_kernels_say_by_their_names(names: list[str], expected: tuple[str, ...]) -> None:
-    assert seen_in(names) == expected
+    assert algorithms_of_kernels(names) == expected
 
 
 def test_where_kernels_and_conditions_differ() -> None:
     standard = chosen(dtype="float32")
-    assert differs(standard, seen_in(["elemWiseRNNcell"])) is False
-    assert differs(standard, seen_in(["RNN_blockPersist_fp_LSTM"])) is True
+    assert differs(standard, algorithms_of_kernels(["elemWiseRNNcell"])) is False
+    assert differs(standard, algorithms_of_kernels(["RNN_blockPersist_fp_LSTM"])) is True
     assert differs(chosen(), (STATIC, DYNAMIC)) is False
     assert differs(standard, ()) is None
     assert differs(chosen(packed=None), (STANDARD,)) is None

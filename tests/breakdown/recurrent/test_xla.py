@@ -180,7 +180,9 @@ def test_without_operands_a_name_tells_the_cell_alone() -> None:
     assert found("jit(step)/jvp(decoder)/while") == []
 
 
-def in_turn(products: list[tuple[list[int], list[int]]], *tanhs: list[int]) -> list[dict[str, Any]]:
+def successive_processes(
+    products: list[tuple[list[int], list[int]]], *tanhs: list[int]
+) -> list[dict[str, Any]]:
     """A loop of 5 time steps with these products and tanh."""
     rows = [row("op", "while.1", 0, 100, op_name=FORWARD, **HOST)]
     for at in range(0, 100, 20):
@@ -194,14 +196,14 @@ def in_turn(products: list[tuple[list[int], list[int]]], *tanhs: list[int]) -> l
 
 def test_a_head_within_the_loop_is_no_part_of_the_cell() -> None:
     cell, head = ([6, 26], [26, 64]), ([6, 16], [16, 5])
-    (layer,) = in_turn([cell, head], [6, 64], [6, 16])
+    (layer,) = successive_processes([cell, head], [6, 64], [6, 16])
     assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
-    (layer,) = in_turn([([6, 5], [5, 64]), ([6, 16], [16, 64]), head], [6, 16])
+    (layer,) = successive_processes([([6, 5], [5, 64]), ([6, 16], [16, 64]), head], [6, 16])
     assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 5, 16, 1, 1, 5)
-    assert in_turn([cell, head]) == []  # no tanh confirms it
+    assert successive_processes([cell, head]) == []  # no tanh confirms it
 
 
 def test_a_weight_may_be_the_first_operand_of_one_product_and_the_second_of_another() -> None:
     products = [([60, 20], [8, 20]), ([8, 2], [60, 2])]
-    (layer,) = in_turn(products, [8, 20])
+    (layer,) = successive_processes(products, [8, 20])
     assert known(layer, "cell", *NETWORK) == ("gru", 5, 8, 2, 20, 1, 1, 5)

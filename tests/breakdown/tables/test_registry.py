@@ -121,7 +121,7 @@ def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, kind in TABLES.items() if not (kind.beside or kind.joined)]
+    "name", [name for name, kind in TABLES.items() if not (kind.needs_files or kind.joined)]
 )
 def test_a_table_of_a_stored_run_is_that_of_its_events(name: str, run: Path) -> None:
     (opened,) = open_runs([run])

@@ -20,7 +20,7 @@ from capture.own.fake_profiler import FakeProfiler, Recorded
 import lstmprof as lp
 from lstmprof.capture import captured_run
 from lstmprof.capture.own import passes, session as own_session
-from lstmprof.capture.own.passes import LEAST, Plan
+from lstmprof.capture.own.passes import FEWEST_STEPS, Plan
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.worker import profilers, profiling
 from lstmprof.errors import RunError, UsageError
@@ -182,7 +182,7 @@ def test_a_training_that_ends_after_its_profile_leaves_what_was_measured(tmp_pat
 @pytest.mark.parametrize(
     ("steps", "timed", "profiled"),
     [
-        (LEAST, 2, 1),  # within the early session
+        (FEWEST_STEPS, 2, 1),  # within the early session
         (7, 2, 3),  # after it
         (8, 3, 3),  # while timing
         (10, 2, 3),  # within the next session, which has fewer steps
@@ -254,7 +254,7 @@ def test_what_ended_a_training_too_early_is_told_with_all_steps_that_it_had(
         program()
     (line,) = lines
     assert "the training ended by KeyError after 8 steps, while timing; " in line
-    assert line.endswith(f"a run needs {LEAST + 5} steps")
+    assert line.endswith(f"a run needs {FEWEST_STEPS + 5} steps")
 
 
 def test_the_next_command_can_be_pasted_whatever_the_name_of_the_run(tmp_path: Path) -> None:
@@ -278,10 +278,10 @@ def test_the_verdict_on_the_run_is_printed_unless_it_is_to_be_quiet(
 
 def test_as_many_steps_as_are_asked_for_make_a_run(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
-        list(train(p, LEAST - 1))
+        list(train(p, FEWEST_STEPS - 1))
     assert p.path is None
     with session(tmp_path / "mine", []) as p:
-        list(train(p, LEAST))
+        list(train(p, FEWEST_STEPS))
     assert p.path is not None
 
 

@@ -12,7 +12,7 @@ from lstmprof.numbers import count, file_size, number_of, quantity
 
 def of(name: str, device: int | None = 0, steps: int = 1, **lengths: list[int]) -> float | None:
     run = profile(device=device, steps=steps, tables={"tally": table(*tally(**lengths))})
-    return QUANTITIES[name].of(run)
+    return QUANTITIES[name].amount(run)
 
 
 def test_a_length_has_a_mean_a_median_and_a_longest() -> None:
@@ -56,15 +56,15 @@ def test_a_few_long_ones_make_a_mean(lengths: list[int], uneven: bool) -> None:
 def test_bytes_copied_are_not_those_that_are_set() -> None:
     rows = [{"kind": "memcpy", "bytes": 70}, {"kind": "memset", "bytes": 900}]
     run = profile(device=0, tables={"copies": table(*rows)})
-    assert QUANTITIES["copied_bytes"].of(run) == 70
+    assert QUANTITIES["copied_bytes"].amount(run) == 70
     run = profile(device=0, tables={"copies": table({"kind": "memcpy", "bytes": None})})
-    assert QUANTITIES["copied_bytes"].of(run) is None
+    assert QUANTITIES["copied_bytes"].amount(run) is None
 
 
 def test_every_count_has_a_noun_of_one_and_every_length_its_statistic() -> None:
     for quantity_ in QUANTITIES.values():
         counts = not quantity_.unit and "_per_" not in quantity_.name
-        assert bool(quantity_.one) == counts, quantity_.name
+        assert bool(quantity_.singular) == counts, quantity_.name
         assert bool(quantity_.length_of) == bool(quantity_.statistic), quantity_.name
     assert {name for names in EVIDENCE.values() for name in names} <= QUANTITIES.keys()
 

@@ -16,10 +16,10 @@ from simulator.gpu_simulator import simulated
 from lstmprof.breakdown import break_down
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import diagnose
-from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE, TAKEN, Saving, of_kind
+from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE, TAKEN, Saving, saving_of
 from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.roofline import Peaks, Reach, Roofline
-from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
@@ -105,7 +105,7 @@ def test_no_saving_exceeds_what_the_step_has(
         table(simulated([(1, (body, *inner[0], body))], machine).rows), captured=False
     )
     write_tables(folder, run_info({"name": "r"}), events)
-    diagnosis = diagnose(break_down(open_run(folder)), asked=Asked(device=device))
+    diagnosis = diagnose(break_down(open_run(folder)), wanted=DiagnosisOptions(device=device))
     kinds = {e.finding.kind: e.finding.slow_ns for e in diagnosis.findings}
     idle_ns = diagnosis.slow.length_ns - diagnosis.slow.busy_ns
     waits_ns = sum(ns for kind, ns in kinds.items() if kind in causes.WAITS)
@@ -127,15 +127,15 @@ def test_work_saves_what_it_takes_above_its_least_time() -> None:
         bounds=(),
         reaches=(Reach(("rnn", "gemm"), 80 * MS, 20 * MS), Reach(("cast",), 5 * MS, None)),
     )
-    assert of_kind(rows, limit) == Saving(60 * MS, ROOFLINE)
-    assert of_kind(rows, None) == Saving(80 * MS, TAKEN)
+    assert saving_of(rows, limit) == Saving(60 * MS, ROOFLINE)
+    assert saving_of(rows, None) == Saving(80 * MS, TAKEN)
     waits = [contributor("idle", "gemm", 7 * MS), contributor("busy", "cast", 5 * MS)]
-    assert of_kind(waits, limit) == Saving(12 * MS, TAKEN)
+    assert saving_of(waits, limit) == Saving(12 * MS, TAKEN)
 
 
 def test_work_faster_than_its_bound_saves_nothing_and_never_less() -> None:
     limit = Roofline(100 * MS, Peaks(1.0, 1.0), (), (Reach(("gemm",), 10 * MS, 30 * MS),))
-    assert of_kind([contributor("busy", "gemm", 10 * MS)], limit) == Saving(0, ROOFLINE)
+    assert saving_of([contributor("busy", "gemm", 10 * MS)], limit) == Saving(0, ROOFLINE)
 
 
 def test_json_says_what_a_finding_saves_and_by_what(tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ def seen(
         Window(None, number if steps > 1 else None, number * length, (number + 1) * length, 0)
         for number in range(steps)
     ]
-    stretches = attributed(events, windows, None)[device]
+    intervals = attributed(events, windows, None)[device]
     info = RunInfo(device_facts={"0": DeviceFacts(multiprocessors=multiprocessors)})
-    return seen_in(events, windows, device, stretches, info)
+    return seen_in(events, windows, device, intervals, info)
 
 
 #                 0    10   20   30   40   50   60 ms

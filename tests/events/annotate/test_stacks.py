@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lstmprof.events.annotate.sampled_stacks import part_of_torch_op, place_of, within_step
+from lstmprof.events.annotate.sampled_stacks import part_of_stack, part_of_torch_op, within_step
 
 STEP = "Trainer.step (lstmprof/capture/worker/loops/torch.py:99)"
 CELL = "LSTMCell.forward (torch/nn/modules/rnn.py:1757)"
@@ -73,23 +73,23 @@ XLA_GENERATED = "0x7f6f32ec907d (/tmp/perf-22652.map)"
     ],
 )
 def test_part_of_a_stack(framework: str, frames: list[str], part: str) -> None:
-    assert place_of(frames, framework).part == part
+    assert part_of_stack(frames, framework).part == part
 
 
 def test_code_of_which_nothing_is_known_is_unknown_beneath_python_too() -> None:
-    assert place_of([STEP, CELL, "0x7fd682bb7d1a (?)"], "torch").part == "unknown"
+    assert part_of_stack([STEP, CELL, "0x7fd682bb7d1a (?)"], "torch").part == "unknown"
 
 
 def test_line_is_the_innermost_of_python() -> None:
     frames = [STEP, CELL, "PyObject_GetAttr (libpython3.11.so.1.0)"]
 
-    assert place_of(frames, "torch").line == CELL
+    assert part_of_stack(frames, "torch").line == CELL
 
 
 def test_garbage_collector_is_named_wherever_it_ran() -> None:
-    place = place_of([STEP, CELL, "at::_ops::mul::call (x)", "gc_collect_main (y)"], "torch")
+    part = part_of_stack([STEP, CELL, "at::_ops::mul::call (x)", "gc_collect_main (y)"], "torch")
 
-    assert (place.part, place.line) == ("pointwise", "garbage collector")
+    assert (part.part, part.line) == ("pointwise", "garbage collector")
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,13 @@ def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
     return replace(call, network=network)
 
 
-def _loop(node: _Node, reads_after: int | None) -> Loop:
+def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
     network = node.network
     directions = network.directions or 1
     unit = replace(network, time_steps=None, directions=None)
     if directions == 2 and network.hidden is not None:
-        reads_after = 2 * network.hidden  # one node writes the outputs of both directions, joined
+        # One node writes the outputs of both directions, joined.
+        next_matmul_inputs = 2 * network.hidden
     return Loop(
         form=LAYER_OP,
         op=node.name,
@@ -126,7 +127,7 @@ def _loop(node: _Node, reads_after: int | None) -> Loop:
         rows=np.array([node.row]),
         backward=np.empty(0, dtype=np.int64),
         time_steps_certain=network.time_steps is not None,
-        reads_after=reads_after,
+        next_matmul_inputs=next_matmul_inputs,
         library=node.library,
     )
 
@@ -161,16 +162,16 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
     if data is None:
         return _Node(row, name, network, packed=False)
     if match[2]:
-        return _Node(row, name, _of_openvino(network, shapes, data), packed=False)
+        return _Node(row, name, _openvino_network(network, shapes, data), packed=False)
     lengths = any(
         isinstance(shape, tuple) and len(shape) == 1 and dtype == _LENGTHS
         for shape, dtype in zip(shapes[1:], dtypes[1:], strict=False)
     )
     quantized = _QUANTIZED in name
-    return _Node(row, name, _of_onnx(network, shapes, data, gates, quantized), packed=lengths)
+    return _Node(row, name, _onnx_network(network, shapes, data, gates, quantized), packed=lengths)
 
 
-def _of_openvino(network: Network, shapes: Sequence[object], data: Shape) -> Network:
+def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
     """Return the network that the shapes of X (batch, time, inputs) and of the initial state show.
 
     The state is (batch, directions, hidden).
@@ -186,7 +187,7 @@ def _of_openvino(network: Network, shapes: Sequence[object], data: Shape) -> Net
     )
 
 
-def _of_onnx(
+def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
     """Return the network that the shapes of the node's inputs show; X is (time, batch, inputs).

@@ -26,7 +26,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-LEAST = 3
+LEAST_REPETITIONS = 3
 
 _PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|BatchedDot)\b")
 
@@ -111,8 +111,8 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
     """
     if len(rows) == 1:
         return [list(backward)]
-    known = len(rows) == len(backward)
-    return [[row] for row in reversed(backward)] if known else [[] for _ in rows]
+    paired = len(rows) == len(backward)
+    return [[row] for row in reversed(backward)] if paired else [[] for _ in rows]
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
@@ -122,29 +122,30 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
     matmuls before the Scan). ``names`` has the code of each name of the operators inside the Scan.
     """
     operands = [_operands(inputs, product) for product in products.tolist()]
-    run = _turns(operands)
+    run = _whole_repeat(operands)
     if run is None:
         return
     weights = [pair[1] for pair in operands[run.start : run.start + run.period] if pair]
     batches = {pair[0][0] for pair in operands if pair}
     dtype = dtype_named(next(iter(inputs.dtypes(int(products[0]))), None))
     batch = batches.pop() if len(batches) == 1 else None
-    known = Network(batch=batch, dtype=dtype)
-    count, units = run.count, _units(weights, known)
-    if not units and not count % _turns_of(names):  # one matmul per gate, all of equal shapes
-        count, weights = _turns_of(names), weights * (count // _turns_of(names))
-        units = _units(weights, known)
+    shared = Network(batch=batch, dtype=dtype)
+    count, units = run.count, _units(weights, shared)
+    longest = _most_time_steps(names)
+    if not units and not count % longest:  # one matmul per gate, all of equal shapes
+        count, weights = longest, weights * (count // longest)
+        units = _units(weights, shared)
     if not units and batch and len(set(weights)) == 1:
-        units = _units([*weights, *_of_all_steps(inputs, before, weights[0], batch)], known)
+        units = _units([*weights, *_input_weight(inputs, before, weights[0], batch)], shared)
     merged = scan.merged
     if not units or merged % len(units) or count * len(units) % merged:
         return
-    units, turns = units * (merged // len(units)), count * len(units) // merged
-    products_a_turn = len(products) // turns
+    units, time_steps = units * (merged // len(units)), count * len(units) // merged
+    products_per_step = len(products) // time_steps
     yield Loop(
         form=LOOP,
-        op=f"Scan, {products_a_turn} product" + "s" * (products_a_turn != 1),
-        count=turns,
+        op=f"Scan, {products_per_step} product" + "s" * (products_per_step != 1),
+        count=time_steps,
         units=units,
         rows=np.array([scan.row]),
         backward=np.array(scan.gradients, dtype=np.int64),
@@ -152,7 +153,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
     )
 
 
-def _of_all_steps(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
+def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
     """Yield the shape of the weight that multiplies x for all time steps before the loop, if any.
 
     Lasagne does so. It is the last of the matmuls ``products`` that has as many outputs as
@@ -174,18 +175,18 @@ def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
     return (matrices[-2], matrices[-1]) if len(matrices) >= 2 else None
 
 
-def _turns(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
+def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
     """Return the repeating pattern that all matmuls form; None if they do not repeat."""
-    if None in operands or len(operands) < LEAST:
+    if None in operands or len(operands) < LEAST_REPETITIONS:
         return None
     seen: dict[object, int] = {}
     codes = np.array([seen.setdefault(pair, len(seen)) for pair in operands], dtype=np.int64)
-    found = repeats(codes, wanted=lambda _: True, begins=lambda _: True, least=LEAST)
+    found = repeats(codes, wanted=lambda _: True, begins=lambda _: True, least=LEAST_REPETITIONS)
     whole = [run for run in found if run.period * run.count == len(operands)]
     return whole[0] if whole else None
 
 
-def _turns_of(names: Ints) -> int:
+def _most_time_steps(names: Ints) -> int:
     """Return the largest possible number of time steps, given that each operator runs in each step.
 
     It is the greatest common divisor of the numbers of runs; ``names`` has one entry per run.
@@ -193,10 +194,10 @@ def _turns_of(names: Ints) -> int:
     return int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
 
 
-def _units(weights: Sequence[Shape], known: Network) -> tuple[Network, ...]:
+def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:
     """Return the cells of a time step; each has an equal share of the matmuls' ``weights``.
 
-    It is the smallest number of cells that fits. ``known`` has the batch and element type.
+    It is the smallest number of cells that fits. ``shared`` has the batch and element type.
     """
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
@@ -204,6 +205,6 @@ def _units(weights: Sequence[Shape], known: Network) -> tuple[Network, ...]:
         one = [weight for weight, count in counts.items() for _ in range(count // cells)]
         unit = unit_of_products(one)
         if unit.hidden:
-            network = replace(known, cell=unit.cell, inputs=unit.inputs, hidden=unit.hidden)
+            network = replace(shared, cell=unit.cell, inputs=unit.inputs, hidden=unit.hidden)
             return (network,) * cells
     return ()

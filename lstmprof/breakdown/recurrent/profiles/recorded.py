@@ -53,15 +53,15 @@ def _shape(entry: Any) -> Any:
     return [_shape(part) for part in entry]
 
 
-def shape_at(shapes: list[Any], place: int, dimensions: int) -> Shape | None:
-    """Return the shape of input number ``place``; None unless it has this number of dimensions."""
-    shape = shapes[place] if place < len(shapes) else None
+def shape_at(shapes: list[Any], number: int, dimensions: int) -> Shape | None:
+    """Return the shape of input number ``number``; None unless it has this number of dimensions."""
+    shape = shapes[number] if number < len(shapes) else None
     return shape if isinstance(shape, tuple) and len(shape) == dimensions else None
 
 
-def shapes_at(shapes: list[Any], place: int) -> list[Shape]:
-    """Return the shapes of input number ``place``, a list of tensors; empty if it is no list."""
-    listed = shapes[place] if place < len(shapes) else None
+def shapes_at(shapes: list[Any], number: int) -> list[Shape]:
+    """Return the shapes of input number ``number``, a list of tensors; empty if it is no list."""
+    listed = shapes[number] if number < len(shapes) else None
     if not isinstance(listed, list):
         return []
     return [shape for shape in listed if isinstance(shape, tuple)]
@@ -101,7 +101,9 @@ def repeats(
     """
     found: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
-    for start, period, covered in sorted(_stretches(codes, least), key=lambda s: (-s[2], s[1])):
+    for start, period, covered in sorted(
+        _periodic_parts(codes, least), key=lambda s: (-s[2], s[1])
+    ):
         pattern = codes[start : start + period]
         if not wanted(pattern):
             continue
@@ -114,7 +116,7 @@ def repeats(
     return sorted(found, key=lambda run: run.start)
 
 
-def _stretches(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
+def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
     """Yield (start, period, number of entries) of each periodic part of ``codes``.
 
     A part is as long as possible, and has at least ``least`` periods.

@@ -66,7 +66,7 @@ LEAST_NODES = 4
 class _Node:
     """What a node's name shows: its loop, whether it computes a gradient, its role in a cell.
 
-    ``part`` is ``body`` or ``cond`` if the name shows it. ``sort`` is PRODUCT, SIGMOID, TANH or
+    ``part`` is ``body`` or ``cond`` if the name shows it. ``role`` is PRODUCT, SIGMOID, TANH or
     CELL. ``scope`` is the path up to the innermost name of a recurrent layer or cell, if there is
     one.
     """
@@ -75,7 +75,7 @@ class _Node:
     loop: str | None
     part: str | None
     gradient: bool
-    sort: int | None
+    role: int | None
     scope: str | None
 
 
@@ -90,7 +90,7 @@ def _node(name: str) -> _Node | None:
         part = "cond"
     gradient = bool(_GRADIENT.search((loop or path) + "/"))
     scope = _named_scope(path) if loop else None
-    return _Node(op_type, loop, part, gradient, _sort(op_type), scope)
+    return _Node(op_type, loop, part, gradient, _role(op_type), scope)
 
 
 def _named_scope(path: str) -> str | None:
@@ -99,7 +99,7 @@ def _named_scope(path: str) -> str | None:
     return "/".join(parts[:last]) if last else None
 
 
-def _sort(op_type: str) -> int | None:
+def _role(op_type: str) -> int | None:
     if op_type in _CELLS:
         return CELL
     if "MatMul" in op_type:
@@ -129,37 +129,37 @@ class _Step:
             return node.loop if node.part == "body" else None
         return node.loop if node.part is None else None
 
-    def reads_after(self, end_ns: int) -> int | None:
+    def next_matmul_inputs(self, end_ns: int) -> int | None:
         """Return the input width of the first matmul after ``end_ns`` outside of loops."""
         for row in self.rows[self.events.start_ns[self.rows] >= end_ns].tolist():
             node = self.node(row)
-            if node.sort == PRODUCT and node.loop is None and not node.gradient:
+            if node.role == PRODUCT and node.loop is None and not node.gradient:
                 weight = self.op(row).weight
                 return weight[0] if weight else None
         return None
 
-    def runs(self, turns: int) -> int | None:
+    def runs(self, repetitions: int) -> int | None:
         """Return how often the program ran: as often as most of its nodes outside of loops.
 
-        Return None if this does not divide ``turns``, the number of repetitions of a loop, or if
-        too few nodes ran equally often.
+        Return None if this does not divide ``repetitions``, the number of repetitions of a loop, or
+        if too few nodes ran equally often.
         """
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
         usual = Counter(outside.values()).most_common(1)
-        if not usual or usual[0][1] < LEAST_NODES or turns % usual[0][0]:
+        if not usual or usual[0][1] < LEAST_NODES or repetitions % usual[0][0]:
             return None
         return usual[0][0]
 
     def op(self, row: int) -> Op:
         """Return the node as an op of a cell, with the recorded shapes of its inputs."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
-        sort = self.node(row).sort
-        assert sort is not None
+        role = self.node(row).role
+        assert role is not None
         data, weight = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
         dtype = dtype_named(dtypes[0] if dtypes else None)
-        return Op(sort, data, weight if sort == PRODUCT else None, dtype)
+        return Op(role, data, weight if role == PRODUCT else None, dtype)
 
 
 def tensorflow_calls(events: EventTable) -> Iterator[Call]:
@@ -183,8 +183,8 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
 def _matters(node: _Node) -> bool:
     """Return whether the node is a layer, a cell, or a matmul or tanh in a loop."""
     layer = _CUDNN.fullmatch(node.op_type) or _BLOCK.fullmatch(node.op_type)
-    in_loop = node.loop is not None and node.sort in (PRODUCT, TANH)
-    return bool(layer) or node.sort == CELL or in_loop
+    in_loop = node.loop is not None and node.role in (PRODUCT, TANH)
+    return bool(layer) or node.role == CELL or in_loop
 
 
 def _with_gradients(
@@ -223,7 +223,7 @@ def _layers(step: _Step) -> list[Loop]:
     """Return the one-op layers (one per direction) in execution order, with their gradients."""
     found = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
     ends = step.events.end_ns[[row for row, _ in found]]
-    reads = step.reads_after(int(ends.max())) if found else None
+    reads = step.next_matmul_inputs(int(ends.max())) if found else None
     layers = []
     for row, backward in found:
         network = _block(step, row)
@@ -236,7 +236,7 @@ def _layers(step: _Step) -> list[Loop]:
                 rows=np.array([row]),
                 backward=np.array(backward, dtype=np.int64),
                 time_steps_certain=network.time_steps is not None,
-                reads_after=reads,
+                next_matmul_inputs=reads,
             )
         )
     return layers
@@ -305,7 +305,7 @@ def _last_ns(step: _Step, loop: Loop) -> int:
 
     It orders stacked loops: the first matmul of a loop may run before the loop below has begun.
     """
-    work = [row for row in loop.rows.tolist() if step.node(row).sort in (PRODUCT, CELL)]
+    work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
 
@@ -329,27 +329,29 @@ def _loops(
         firsts.setdefault(code, row)
         counts[code] += 1
     loop = step.node(rows[0]).loop
-    pattern = [row for code, row in firsts.items() if step.nodes[code].sort is not None]
-    sorts = [step.node(row).sort for row in pattern]
+    pattern = [row for code, row in firsts.items() if step.nodes[code].role is not None]
+    roles = [step.node(row).role for row in pattern]
     units = tuple(_units(step, pattern))
-    products = [step.op(row) for row in pattern if step.node(row).sort == PRODUCT]
+    products = [step.op(row) for row in pattern if step.node(row).role == PRODUCT]
     if products and not any(unit.hidden for unit in units):
         operands = [(op.data, op.weight) for op in products]
         units = gated_units(operands, products[0].dtype) or units
     if not units:
         return
-    turns = max(counts[int(step.codes[r])] for r in pattern if step.node(r).sort in (PRODUCT, CELL))
+    repetitions = max(
+        counts[int(step.codes[r])] for r in pattern if step.node(r).role in (PRODUCT, CELL)
+    )
     marked = step.events.ints("step", UNKNOWN)[rows[0]] != UNKNOWN
-    if conditions > turns and turns % (conditions - turns) == 0:
-        runs: int | None = conditions - turns
+    if conditions > repetitions and repetitions % (conditions - repetitions) == 0:
+        runs: int | None = conditions - repetitions
     else:
-        runs = 1 if marked or conditions else step.runs(turns)
+        runs = 1 if marked or conditions else step.runs(repetitions)
     certain, runs = runs is not None, runs or 1
-    cells = [s for s in sorts if s == CELL]
+    cells = [s for s in roles if s == CELL]
     op = (
-        step.node(pattern[sorts.index(CELL)]).op_type
+        step.node(pattern[roles.index(CELL)]).op_type
         if cells
-        else in_words([s for s in sorts if s is not None])
+        else in_words([s for s in roles if s is not None])
     )
     for of_run, of_backward in zip(
         _split(step, rows, runs), _split(step, backward, runs), strict=True
@@ -358,12 +360,12 @@ def _loops(
         yield Loop(
             form=CELL_OP if cells else LOOP,
             op=op,
-            count=turns // runs if certain else None,
+            count=repetitions // runs if certain else None,
             units=units,
             rows=of_run,
             backward=of_backward[computing(step.events)[of_backward]],
             time_steps_certain=certain,
-            reads_after=step.reads_after(last_ns),
+            next_matmul_inputs=step.next_matmul_inputs(last_ns),
             layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,
         )
 
@@ -381,7 +383,7 @@ def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
 
 def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
     """Yield each cell of a time step as one direction of one layer; ``pattern`` has its nodes."""
-    cells = [row for row in pattern if step.node(row).sort == CELL]
+    cells = [row for row in pattern if step.node(row).role == CELL]
     if cells:
         yield from (_cell(step, row) for row in cells)
         return
@@ -391,8 +393,8 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
             yield unit_of([step.op(row) for row in rows], layer_named(scope.rpartition("/")[2]))
         return
     ops = [step.op(row) for row in pattern]
-    if {PRODUCT, SIGMOID, TANH} <= {op.sort for op in ops}:
-        one = sum(op.sort == TANH for op in ops) <= 2
+    if {PRODUCT, SIGMOID, TANH} <= {op.role for op in ops}:
+        one = sum(op.role == TANH for op in ops) <= 2
         for places in [list(range(len(ops)))] if one else cells_of(ops):
             yield unit_of([ops[place] for place in places])
     elif (unit := unit_of(ops)).hidden:
@@ -411,7 +413,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
     with_products = {
         scope: rows
         for scope, rows in scopes.items()
-        if any(step.node(row).sort == PRODUCT for row in rows)
+        if any(step.node(row).role == PRODUCT for row in rows)
     }
     cells = {s: r for s, r in with_products.items() if "cell" in s.rpartition("/")[2].lower()}
     return cells or with_products

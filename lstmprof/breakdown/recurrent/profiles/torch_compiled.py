@@ -93,14 +93,14 @@ def exported_calls(events: EventTable) -> Iterator[Call]:
         products = _in_order(events, np.flatnonzero(alike & is_product))
         loops = [_loop(events, inputs, row, products) for row in rows.tolist()]
         for call in calls_of(events, "torch", loops):
-            yield _as_told(call)
+            yield _without_unknown_sizes(call)
 
 
 def _in_order(events: EventTable, rows: Ints) -> Ints:
     return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
-def _as_told(call: Call) -> Call:
+def _without_unknown_sizes(call: Call) -> Call:
     """Return ``call`` without the number of layers and directions if no shapes were recorded."""
     if call.network.time_steps is not None:
         return call
@@ -125,12 +125,14 @@ def _loop(events: EventTable, inputs: Inputs, row: int, products: Ints) -> Loop:
         rows=np.array([row]),
         backward=np.empty(0, dtype=np.int64),
         time_steps_certain=data is not None,
-        reads_after=_reads(inputs, products[events.start_ns[products] >= events.end_ns[row]]),
+        next_matmul_inputs=_input_width(
+            inputs, products[events.start_ns[products] >= events.end_ns[row]]
+        ),
         library=_LAYERS[name],
     )
 
 
-def _reads(inputs: Inputs, products: Sequence[int] | Ints) -> int | None:
+def _input_width(inputs: Inputs, products: Sequence[int] | Ints) -> int | None:
     """Return the input width of the first of the matmuls ``products``; None if unknown."""
     matrix = shape_at(inputs.shapes(int(products[0])), 0, 2) if len(products) else None
     return matrix[1] if matrix else None

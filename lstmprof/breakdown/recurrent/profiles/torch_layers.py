@@ -55,7 +55,7 @@ _VENDORS = {
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
 #: Vendor's op → position of the initial states in the list of recorded inputs.
-_STATE_PLACE = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
+_STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
 def layer_rows(events: EventTable) -> Flags:
@@ -120,8 +120,8 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
             op=op.name,
             library=library,
             network=network,
-            rank=_known(rank[row]),
-            step=_known(step[row]),
+            rank=_or_none(rank[row]),
+            step=_or_none(step[row]),
             rows=(row,),
         )
 
@@ -132,19 +132,21 @@ def _innermost(rows: list[int], parent: Ints) -> list[int]:
     return [row for row in rows if row not in around]
 
 
-def _known(value: Any) -> int | None:
+def _or_none(value: Any) -> int | None:
     return None if value == UNKNOWN else int(value)
 
 
 def _network(op: _Op) -> Network:
     """Return the network that the layer's op and the vendor's ops inside it show."""
     outer = _OUTER.fullmatch(op.name)
-    network = _of_outer(op, outer[1]) if outer else Network()
+    network = _outer_network(op, outer[1]) if outer else Network()
     for name in _VENDORS:
         vendors = op.named(name)
         if vendors:
             inner = (
-                _of_onednn(op, vendors) if "mkldnn" in name else _of_vendor(op, vendors[0], name)
+                _onednn_network(op, vendors)
+                if "mkldnn" in name
+                else _vendor_network(op, vendors[0], name)
             )
             network = _filled(network, inner)
     network = replace(
@@ -177,26 +179,26 @@ def _filled(network: Network, other: Network) -> Network:
     )
 
 
-def _of_outer(op: _Op, cell: str) -> Network:
+def _outer_network(op: _Op, cell: str) -> Network:
     shapes, dtypes = op.inputs.shapes(op.row), op.inputs.dtypes(op.row)
     if not shapes:
         return Network()
     packed = dtypes[1:2] == [_PACKED]
     states = _states(shapes, 2 if packed else 1)
     network = replace(
-        _of_input(shapes, states, packed), dtype=dtype_named(dtypes[0] if dtypes else None)
+        _input_network(shapes, states, packed), dtype=dtype_named(dtypes[0] if dtypes else None)
     )
     matrices = [s for s in shapes_at(shapes, 3 if packed else 2) if len(s) == 2]
     return _with_weights(network, matrices, states, GATES[cell])
 
 
-def _states(shapes: list[Any], place: int) -> Shape | None:
+def _states(shapes: list[Any], number: int) -> Shape | None:
     """Return the initial state's shape (layers·directions, batch, hidden or projection)."""
-    first = next(iter(shapes_at(shapes, place)), None) or shape_at(shapes, place, 3)
+    first = next(iter(shapes_at(shapes, number)), None) or shape_at(shapes, number, 3)
     return first if first and len(first) == 3 else None
 
 
-def _of_input(shapes: list[Any], states: Shape | None, packed: bool) -> Network:
+def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Network:
     if packed:
         rows, sizes = shape_at(shapes, 0, 2), shape_at(shapes, 1, 1)
         return Network(
@@ -244,15 +246,15 @@ def _with_weights(
     return replace(known, layers=whole.layers, directions=whole.directions)
 
 
-def _of_vendor(op: _Op, row: int, name: str) -> Network:
+def _vendor_network(op: _Op, row: int, name: str) -> Network:
     """Return the network that the inputs of cuDNN's or MIOpen's op show.
 
     The size of all weights shows the number of layers.
     """
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
-    states = _states(shapes, _STATE_PLACE[name])
+    states = _states(shapes, _STATE_INPUT[name])
     network = replace(
-        _of_input(shapes, states, False) if shape_at(shapes, 0, 3) else Network(),
+        _input_network(shapes, states, False) if shape_at(shapes, 0, 3) else Network(),
         dtype=dtype_named(dtypes[0] if dtypes else None),
     )
     if states is None:
@@ -263,7 +265,7 @@ def _of_vendor(op: _Op, row: int, name: str) -> Network:
     return by_length(network, states[0], length[0] if length else None)
 
 
-def _of_onednn(op: _Op, rows: Sequence[int]) -> Network:
+def _onednn_network(op: _Op, rows: Sequence[int]) -> Network:
     """Return the network that oneDNN's ops show: one op per layer and direction.
 
     If the layer is bidirectional, one ``aten::cat`` per layer joins both directions.

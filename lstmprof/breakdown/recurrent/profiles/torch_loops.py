@@ -52,7 +52,7 @@ from lstmprof.implementations import CELL_OP, LOOP
 
 #: Least number of repetitions of a loop. Two are not enough, because any network may have two equal
 #: parts.
-LEAST = 3
+LEAST_REPETITIONS = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
 _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|addmv|einsum)")
@@ -70,27 +70,27 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 class _Tokens:
     """The matmuls, activations, cell ops and boundary ops of one thread and step ("tokens").
 
-    ``rows``, ``sorts``, ``codes``, ``places`` and ``regions`` have one entry per token, in
+    ``rows``, ``roles``, ``codes``, ``positions`` and ``regions`` have one entry per token, in
     execution order. ``codes`` are equal for equal ops. ``ops`` are the rows of all outermost ops of
-    the thread, ``places`` the positions of the tokens in ``ops``, and ``regions`` the compiled
+    the thread, ``positions`` the positions of the tokens in ``ops``, and ``regions`` the compiled
     regions around the tokens (``compiled_regions``).
     """
 
     rows: Ints
-    sorts: Ints
+    roles: Ints
     codes: Ints
     ops: Ints
-    places: Ints
+    positions: Ints
     regions: Ints
 
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each loop of cells that PyTorch ran op by op."""
-    sorts = np.where(events.is_kind("op"), events.mapped("name", _sort, NONE), NONE)
-    rows = _outermost(events, sorts)
-    reader = _Reader(events, Inputs(events), sorts)
-    if not np.isin(sorts[rows], (CELL, SIGMOID)).any() and not reader.gates(
-        rows[sorts[rows] == PRODUCT]
+    roles = np.where(events.is_kind("op"), events.mapped("name", _role, NONE), NONE)
+    rows = _outermost(events, roles)
+    reader = _Reader(events, Inputs(events), roles)
+    if not np.isin(roles[rows], (CELL, SIGMOID)).any() and not reader.may_compute_gates(
+        rows[roles[rows] == PRODUCT]
     ):
         return
     ops, regions = _around(events, rows), compiled_regions(events)
@@ -99,32 +99,32 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
     for members in Groups(rank, thread_ids(events)[ops], step).members():
         of_thread = ops[members]
         of_thread = of_thread[np.lexsort((-events.dur_ns[of_thread], events.start_ns[of_thread]))]
-        places = np.flatnonzero(is_token[of_thread])
-        tokens = of_thread[places]
-        codes = reader.codes(tokens, sorts[tokens], regions[tokens] != NONE)
+        positions = np.flatnonzero(is_token[of_thread])
+        tokens = of_thread[positions]
+        codes = reader.codes(tokens, roles[tokens], regions[tokens] != NONE)
         yield from _calls(
             events,
             reader,
-            _Tokens(tokens, sorts[tokens], codes, of_thread, places, regions[tokens]),
+            _Tokens(tokens, roles[tokens], codes, of_thread, positions, regions[tokens]),
         )
 
 
-def _sort(name: str) -> int:
+def _role(name: str) -> int:
     activation = _ACTIVATION.fullmatch(name)
     if activation:
         return SIGMOID if activation[1] == "sigmoid" else TANH
     patterns = {CELL: _CELL, PRODUCT: _PRODUCT, BOUNDARY: _BOUNDARY}
-    return next((sort for sort, p in patterns.items() if p.fullmatch(name)), NONE)
+    return next((role for role, p in patterns.items() if p.fullmatch(name)), NONE)
 
 
-def _outermost(events: EventTable, sorts: Ints) -> Ints:
-    """Return the outermost matmuls, activations, cell ops and boundary ops (rows with a sort).
+def _outermost(events: EventTable, roles: Ints) -> Ints:
+    """Return the outermost matmuls, activations, cell ops and boundary ops (rows with a role).
 
     Rows inside an op of a whole layer or inside a backward pass are left out, too.
     """
-    hides = (sorts != NONE) | layer_rows(events)
+    hides = (roles != NONE) | layer_rows(events)
     hides |= events.is_kind("op") & events.where_name(lambda name: bool(_BACKWARD.match(name)))
-    return np.flatnonzero((sorts != NONE) & ~within(events, hides))
+    return np.flatnonzero((roles != NONE) & ~within(events, hides))
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
@@ -146,10 +146,10 @@ def _around(events: EventTable, rows: Ints) -> Ints:
 class _Reader:
     """Read the recorded inputs of matmuls, activations and cell ops."""
 
-    def __init__(self, events: EventTable, inputs: Inputs, sorts: Ints) -> None:
+    def __init__(self, events: EventTable, inputs: Inputs, roles: Ints) -> None:
         self.inputs = inputs
         inner, parent = (
-            np.flatnonzero(np.isin(sorts, (CELL, PRODUCT))),
+            np.flatnonzero(np.isin(roles, (CELL, PRODUCT))),
             events.rows_named("parent_id"),
         )
         inner = inner[parent[inner] != NONE]
@@ -157,7 +157,7 @@ class _Reader:
         self._inside[parent[inner]] = inner
         self.names, self.texts = events.texts("name")
         self._shapes = events.texts("shapes")[0]
-        self._places = tuple(events.ints(column, UNKNOWN) for column in ("rank", "step"))
+        self._rank_and_step = tuple(events.ints(column, UNKNOWN) for column in ("rank", "step"))
         self._gradients = np.flatnonzero(events.is_one_of("name", _GRADIENT))
         self._memory: dict[tuple[int, int], tuple[Shape | None, Shape | None]] = {}
         self._counts: dict[tuple[int, ...], Counter[Shape | None]] = {}
@@ -175,7 +175,7 @@ class _Reader:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
 
-    def gates(self, products: Ints) -> bool:
+    def may_compute_gates(self, products: Ints) -> bool:
         """Return whether one of these matmuls has three or four times as many outputs as inputs.
 
         Such matmuls may compute the gates of a GRU or LSTM.
@@ -196,7 +196,7 @@ class _Reader:
         return self._counts.get(self._step_of(row), Counter())
 
     def _step_of(self, row: int) -> tuple[int, ...]:
-        return tuple(int(column[row]) for column in self._places)
+        return tuple(int(column[row]) for column in self._rank_and_step)
 
     def dtype(self, row: int) -> str | None:
         """Return the op's first known element type; under autocast, that of the op inside it."""
@@ -205,19 +205,19 @@ class _Reader:
         of_row = next((dtype for dtype in named if dtype), None)
         return of_row if inside == NONE else self.dtype(inside) or of_row
 
-    def codes(self, rows: Ints, sorts: Ints, compiled: Flags) -> Ints:
-        """Return a number per row; it is equal for ops with equal names, widths and sorts.
+    def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
+        """Return a number per row; it is equal for ops with equal names, widths and roles.
 
         ``compiled``: the row is in a compiled region; it is compared, too.
         """
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
-        listed = zip(rows.tolist(), sorts.tolist(), compiled.tolist(), strict=True)
-        for place, (row, sort, inside) in enumerate(listed):
+        listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
+        for position, (row, role, inside) in enumerate(listed):
             data, weight = self.operands(row)
             width = None if data is None else data[-1]
-            key = (sort, inside, self.name(row), weight if sort == PRODUCT else None, width)
-            codes[place] = seen.setdefault(key, len(seen))
+            key = (role, inside, self.name(row), weight if role == PRODUCT else None, width)
+            codes[position] = seen.setdefault(key, len(seen))
         return codes
 
 
@@ -237,16 +237,16 @@ def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | No
 
 def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Call]:
     """Yield the recurrent calls of one thread in one step; a stack of layers is one call."""
-    place_of = dict(zip(tokens.codes.tolist(), range(len(tokens.codes)), strict=True))
+    position_of = dict(zip(tokens.codes.tolist(), range(len(tokens.codes)), strict=True))
 
-    def places(pattern: Ints) -> list[int]:
-        return [place_of[code] for code in pattern.tolist()]
+    def positions(pattern: Ints) -> list[int]:
+        return [position_of[code] for code in pattern.tolist()]
 
     found = repeats(
         tokens.codes,
-        wanted=lambda pattern: _holds_cell(reader, tokens, places(pattern)),
-        begins=lambda pattern: _begins(tokens.sorts[places(pattern)].tolist()),
-        least=LEAST,
+        wanted=lambda pattern: _holds_cell(reader, tokens, positions(pattern)),
+        begins=lambda pattern: _begins(tokens.roles[positions(pattern)].tolist()),
+        least=LEAST_REPETITIONS,
     )
     every = [_Run(reader, tokens, run) for run in found]
     runs = [run for run in every if run.units]
@@ -270,32 +270,34 @@ def _sorted(shape: Shape | None) -> Shape | None:
     return None if shape is None else tuple(sorted(shape))
 
 
-def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool:
-    sorts = set(tokens.sorts[list(places)].tolist())
-    if BOUNDARY in sorts:
+def _holds_cell(reader: _Reader, tokens: _Tokens, positions: Sequence[int]) -> bool:
+    roles = set(tokens.roles[list(positions)].tolist())
+    if BOUNDARY in roles:
         return False
-    if CELL in sorts or sorts >= {PRODUCT, SIGMOID, TANH}:
+    if CELL in roles or roles >= {PRODUCT, SIGMOID, TANH}:
         return True
-    return bool(_units_of_gates(reader, tokens, places))
+    return bool(_units_of_gates(reader, tokens, positions))
 
 
-def _units_of_gates(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
+def _units_of_gates(
+    reader: _Reader, tokens: _Tokens, positions: Sequence[int]
+) -> tuple[Network, ...]:
     """Return the cells that these matmuls show if each computes all gates of a cell.
 
-    Activations do not matter. ``places`` are indices of tokens. The result is empty if the tokens
-    contain a cell op.
+    Activations do not matter. ``positions`` are indices of tokens. The result is empty if the
+    tokens contain a cell op.
     """
-    at = np.array(places)
-    sorts = tokens.sorts[at]
-    if CELL in sorts:
+    at = np.array(positions)
+    roles = tokens.roles[at]
+    if CELL in roles:
         return ()
-    rows = tokens.rows[at[sorts == PRODUCT]].tolist()
+    rows = tokens.rows[at[roles == PRODUCT]].tolist()
     dtype = reader.dtype(rows[0]) if rows else None
     return gated_units([reader.operands(row) for row in rows], dtype) if rows else ()
 
 
-def _begins(sorts: Sequence[int]) -> bool:
-    return sorts[0] in (PRODUCT, CELL) and sorts[-1] != PRODUCT
+def _begins(roles: Sequence[int]) -> bool:
+    return roles[0] in (PRODUCT, CELL) and roles[-1] != PRODUCT
 
 
 class _Run:
@@ -307,10 +309,10 @@ class _Run:
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run
         self.pattern = tokens.rows[run.start : run.start + run.period].tolist()
-        self.sorts = tokens.sorts[run.start : run.start + run.period].tolist()
-        activated = {SIGMOID, TANH} <= set(self.sorts)
-        places = range(run.start, run.start + run.period)
-        self._gated = () if activated else _units_of_gates(reader, tokens, places)
+        self.roles = tokens.roles[run.start : run.start + run.period].tolist()
+        activated = {SIGMOID, TANH} <= set(self.roles)
+        positions = range(run.start, run.start + run.period)
+        self._gated = () if activated else _units_of_gates(reader, tokens, positions)
         self.units = tuple(self._units())
 
     def loop(self, certain: bool) -> Loop:
@@ -319,7 +321,7 @@ class _Run:
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
         regions = self._regions()
-        cell_op = CELL in self.sorts or len(regions) == self._run.count * len(units)
+        cell_op = CELL in self.roles or len(regions) == self._run.count * len(units)
         return Loop(
             form=CELL_OP if cell_op else LOOP,
             op=self._name(regions),
@@ -329,7 +331,7 @@ class _Run:
             backward=np.empty(0, dtype=np.int64),
             time_steps_certain=certain or (apart and self._is_one_loop(regions)),
             batch_varies=len(self._batches()) > 1,
-            reads_after=self._reads_after(),
+            next_matmul_inputs=self._next_matmul_inputs(),
         )
 
     def _regions(self) -> list[int]:
@@ -344,8 +346,8 @@ class _Run:
 
     def _rows(self, regions: Sequence[int]) -> Ints:
         """Return the rows of the run's ops, and ``regions`` if no region has two time steps."""
-        places, run = self._tokens.places, self._run
-        rows = self._tokens.ops[places[run.start] : self._last_op() + 1]
+        positions, run = self._tokens.positions, self._run
+        rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
@@ -360,20 +362,20 @@ class _Run:
         A shape is None if it is unknown.
         """
         listed: list[Shape | None] = []
-        for row, sort in zip(self.pattern, self.sorts, strict=True):
-            if sort == PRODUCT:
+        for row, role in zip(self.pattern, self.roles, strict=True):
+            if role == PRODUCT:
                 listed.append(self._reader.operands(row)[1])
-            elif sort == CELL:
+            elif role == CELL:
                 shapes = self._reader.inputs.shapes(row)
-                listed += [shape_at(shapes, place, 2) for place in (2, 3)]
+                listed += [shape_at(shapes, position, 2) for position in (2, 3)]
         return listed
 
     def _name(self, regions: Sequence[int]) -> str:
-        if CELL in self.sorts:
-            return self._reader.name(self.pattern[self.sorts.index(CELL)])
+        if CELL in self.roles:
+            return self._reader.name(self.pattern[self.roles.index(CELL)])
         if regions:
-            return name_of(self._reader.name(regions[0]), len(self.sorts))
-        return in_words(self.sorts)
+            return name_of(self._reader.name(regions[0]), len(self.roles))
+        return in_words(self.roles)
 
     def _last_op(self) -> int:
         """Return the position of the loop's last op among the ``ops`` of its thread.
@@ -381,9 +383,9 @@ class _Run:
         Ops between two repetitions belong to the loop. Ops after the last repetition belong to it
         as long as they have the same names as the ops after the repetition before.
         """
-        places, run = self._tokens.places, self._run
-        last, before = int(places[run.end - 1]), int(places[run.end - 1 - run.period])
-        tail = int(places[run.end - run.period]) - before - 1
+        positions, run = self._tokens.positions, self._run
+        last, before = int(positions[run.end - 1]), int(positions[run.end - 1 - run.period])
+        tail = int(positions[run.end - run.period]) - before - 1
         names, ops = self._reader.names, self._tokens.ops
         for offset in range(1, tail + 1):
             here = last + offset
@@ -393,24 +395,24 @@ class _Run:
 
     def _units(self) -> Iterator[Network]:
         """Yield each cell in the pattern as one direction of one layer."""
-        if CELL in self.sorts:
-            rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
+        if CELL in self.roles:
+            rows = (row for row, s in zip(self.pattern, self.roles, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
             return
         if self._gated:
             yield from self._gated
             return
-        ops = [self._op(row, s) for row, s in zip(self.pattern, self.sorts, strict=True)]
-        for places in cells_of(ops):
-            of_cell = [ops[place] for place in places]
+        ops = [self._op(row, s) for row, s in zip(self.pattern, self.roles, strict=True)]
+        for positions in cells_of(ops):
+            of_cell = [ops[position] for position in positions]
             if not may_be_cell(of_cell):
                 continue
             unit = unit_of(of_cell)
             inputs = unit.inputs or self._inputs_before(unit)
             yield replace(unit, inputs=inputs)
 
-    def _op(self, row: int, sort: int) -> Op:
-        return Op(sort, *self._reader.operands(row), self._reader.dtype(row))
+    def _op(self, row: int, role: int) -> Op:
+        return Op(role, *self._reader.operands(row), self._reader.dtype(row))
 
     def _cell_op(self, row: int) -> Network:
         match = _CELL.fullmatch(self._reader.name(row))
@@ -434,18 +436,18 @@ class _Run:
 
         Return None if there is no such matmul.
         """
-        tokens, place = self._tokens, self._run.start - 1
-        while place >= 0 and tokens.sorts[place] in (PRODUCT, BOUNDARY):
-            _, weight = self._reader.operands(int(tokens.rows[place]))
+        tokens, position = self._tokens, self._run.start - 1
+        while position >= 0 and tokens.roles[position] in (PRODUCT, BOUNDARY):
+            _, weight = self._reader.operands(int(tokens.rows[position]))
             if weight and unit.hidden and weight[1] == GATES[unit.cell or "lstm"] * unit.hidden:
                 return int(weight[0])
-            place -= 1
+            position -= 1
         return None
 
-    def _reads_after(self) -> int | None:
+    def _next_matmul_inputs(self) -> int | None:
         """Return the input width of the first matmul after the loop; None if unknown."""
         tokens, end = self._tokens, self._run.end
-        later = np.flatnonzero(tokens.sorts[end:] == PRODUCT)
+        later = np.flatnonzero(tokens.roles[end:] == PRODUCT)
         if not len(later):
             return None
         _, weight = self._reader.operands(int(tokens.rows[end + int(later[0])]))

@@ -30,7 +30,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
 #: Kernels must repeat at least this often to be recognised as a loop.
-LEAST = 3
+LEAST_REPETITIONS = 3
 
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
@@ -41,7 +41,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 
 @dataclass(frozen=True, eq=False)
-class _Turns:
+class _LoopRun:
     """One run of a loop: its events, and the rows of the matmuls and tanhs of one time step.
 
     ``count`` is the number of time steps.
@@ -76,12 +76,12 @@ def xla_calls(events: EventTable) -> Iterator[Call]:
     step, rank = events.ints("step", UNKNOWN)[rows], events.ints("rank", UNKNOWN)[rows]
     for members in Groups(rank, step).members():
         here = rows[members]
-        turns = list(_on_device(events, reader, here[np.isin(here, kernels)]))
-        turns = turns or list(_on_host(events, reader, here[np.isin(here, loops)]))
-        turns.sort(key=lambda each: each.start_ns)
-        framework = "jax" if any("jit(" in each.path for each in turns) else "tensorflow"
-        after = reader.reads_after(turns)
-        yield from calls_of(events, framework, list(_loops(reader, turns, after)))
+        runs = list(_on_device(events, reader, here[np.isin(here, kernels)]))
+        runs = runs or list(_on_host(events, reader, here[np.isin(here, loops)]))
+        runs.sort(key=lambda each: each.start_ns)
+        framework = "jax" if any("jit(" in each.path for each in runs) else "tensorflow"
+        after = reader.next_matmul_inputs(runs)
+        yield from calls_of(events, framework, list(_loops(reader, runs, after)))
 
 
 class _Reader:
@@ -124,16 +124,16 @@ class _Reader:
         """Return the shape of a tanh's input; empty if the row is not a tanh."""
         return shape_at(self._inputs.shapes(row), 0, 2) or ()
 
-    def reads_after(self, turns: Sequence[_Turns]) -> int | None:
+    def next_matmul_inputs(self, runs: Sequence[_LoopRun]) -> int | None:
         """Return the summed dimension (K) of the first matmul after the last forward loop.
 
-        ``turns`` are the runs of the step's loops. Return None if there is no such matmul, or if
+        ``runs`` are the runs of the step's loops. Return None if there is no such matmul, or if
         its shapes do not show K.
         """
-        ends = [int(self.end_ns[each.rows].max()) for each in turns if not each.backward]
+        ends = [int(self.end_ns[each.rows].max()) for each in runs if not each.backward]
         if not ends:
             return None
-        at = int(turns[0].rows[0])
+        at = int(runs[0].rows[0])
         products, starts = self._products[int(self.rank[at])]
         later = map(int, products[np.searchsorted(starts, max(ends)) :])
         of_step = itertools.takewhile(lambda row: self.step[row] == self.step[at], later)
@@ -157,7 +157,7 @@ def _body_kernels(events: EventTable) -> Ints:
     return np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
 
 
-def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turns]:
+def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
     """Yield the runs of loops that are recorded as an event around their bodies (on a CPU)."""
     if not len(loops):
         return
@@ -173,7 +173,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turn
             counts = {sum(reader.names[products] == name) for name in distinct}
             if len(counts) == 1:
                 rows = np.array([loop, *body])
-                yield _Turns(
+                yield _LoopRun(
                     path,
                     int(counts.pop()),
                     rows,
@@ -183,7 +183,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turn
                 )
 
 
-def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_Turns]:
+def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_LoopRun]:
     """Yield the runs of loops whose kernels repeat on a stream (on a GPU)."""
     if not len(kernels):
         return
@@ -198,11 +198,11 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
             codes,
             wanted=functools.partial(_holds_product, products),
             begins=lambda pattern: True,
-            least=LEAST,
+            least=LEAST_REPETITIONS,
         ):
             pattern = rows[run.start : run.start + run.period].tolist()
             match = _BODY.match(reader.path(pattern[0]))
-            yield _Turns(
+            yield _LoopRun(
                 match[1] if match else "",
                 run.count,
                 rows[run.start : run.end],
@@ -216,17 +216,17 @@ def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
     return any(products[code] for code in pattern.tolist())
 
 
-def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Iterator[Loop]:
+def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
     """Yield each forward run of a loop with cells, together with its backward run.
 
     Backward runs are in the reverse order. ``after`` is the input width of the first matmul after
     the loops.
     """
-    backward: dict[str, list[_Turns]] = {}
-    forward: dict[str, list[_Turns]] = {}
-    for each in turns:
+    backward: dict[str, list[_LoopRun]] = {}
+    forward: dict[str, list[_LoopRun]] = {}
+    for each in runs:
         (backward if each.backward else forward).setdefault(each.forward_path, []).append(each)
-    for each in turns:
+    for each in runs:
         units = () if each.backward else _units(reader, each)
         if not units:
             continue
@@ -242,20 +242,20 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
             rows=each.rows,
             backward=rows,
             time_steps_certain=True,
-            reads_after=after,
+            next_matmul_inputs=after,
             library="XLA",
         )
 
 
-def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
+def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
     """Return the cells of a time step from its matmuls: as few as possible.
 
     Matmuls before or after the cells, such as those of a head inside the loop, are omitted.
     """
-    operands = [reader.operands(row) for row in turns.products]
-    tanhs = [shape for row in turns.tanhs if (shape := reader.widths(row))]
-    path = reader.path(turns.products[0])
-    named = layer_named(path[len(turns.path) :]) or layer_named(turns.path)
+    operands = [reader.operands(row) for row in run.products]
+    tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
+    path = reader.path(run.products[0])
+    named = layer_named(path[len(run.path) :]) or layer_named(run.path)
     if None in operands:
         return (Network(named if named in GATES else None),) if named else ()
     pairs = [each for each in operands if each]
@@ -264,7 +264,7 @@ def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
             units = _units_of(pairs[first : first + size], tanhs, named)
             whole = size == len(pairs)
             if units and (whole or any(units[0].hidden in shape for shape in tanhs)):
-                dtype = reader.dtype(turns.products[first])
+                dtype = reader.dtype(run.products[first])
                 return tuple(_with(unit, dtype) for unit in units)
     return ()
 

@@ -53,7 +53,7 @@ class Trainer(Profiler):
         """Return the loss in a step's outcome."""
         return float(outcome)
 
-    def kept(self, outcome: Any) -> Any:
+    def copied(self, outcome: Any) -> Any:
         """Return a copy of ``outcome`` that the next step does not overwrite."""
         return outcome
 
@@ -127,7 +127,7 @@ class Trainer(Profiler):
                 start_ns = time.perf_counter_ns()
                 outcome = self.step(seen)
                 walls_ns.append(time.perf_counter_ns() - start_ns)
-                outcomes.append(self.kept(outcome))
+                outcomes.append(self.copied(outcome))
             at_end()
         return session, walls_ns, [self.loss(outcome) for outcome in outcomes]
 

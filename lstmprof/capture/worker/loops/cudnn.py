@@ -151,7 +151,7 @@ class Trainer(loops.Trainer):
         ranges: Ranges = torch.profiler.record_function
         return ranges
 
-    def kept(self, outcome: Loss) -> float:
+    def copied(self, outcome: Loss) -> float:
         """Return the loss as a number, because the next step overwrites it on the device."""
         return outcome.value()
 

@@ -75,7 +75,7 @@ class Trainer(loops.Trainer):
         """Return the loss in a step's outcome."""
         return float(outcome.asnumpy().ravel()[0])
 
-    def kept(self, outcome: Any) -> Any:
+    def copied(self, outcome: Any) -> Any:
         """Return a copy, because the next step overwrites a graph's outputs."""
         return outcome.copy()
 

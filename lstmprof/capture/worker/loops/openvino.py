@@ -21,7 +21,7 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.loops import _cpu, _onnx
 from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
-from lstmprof.capture.worker.shapes import of_tensors
+from lstmprof.capture.worker.shapes import inputs_of_tensors
 from lstmprof.errors import CaptureError
 
 # OpenVINO forks a process to report its import to its makers, unless this package is missing.
@@ -76,7 +76,7 @@ class Trainer(_onnx.Trainer):
         results = engine.request.infer(self.fed, share_inputs=True, share_outputs=True)
         return [results[engine.compiled.output(name)] for name in names]
 
-    def kept(self, outcome: Any) -> float:
+    def copied(self, outcome: Any) -> float:
         """Return the loss as a number, because the next run overwrites it. If counters are on, read
         them: this is called between two steps.
         """
@@ -93,7 +93,7 @@ class Trainer(_onnx.Trainer):
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
     def nodes(self, engine: Engine) -> Sequence[NodeEvent]:
-        """Return one event per node and run, made from the counters that ``kept`` read."""
+        """Return one event per node and run, made from the counters that ``copied`` read."""
         return self.counters.events
 
     def settings(self) -> Dict[str, Any]:
@@ -159,7 +159,7 @@ def _inputs(node: Any) -> Dict[str, Any]:
         (_static(tensor.get_partial_shape()), tensor.get_element_type().get_type_name())
         for tensor in node.inputs()
     ]
-    _, shapes, dtypes = of_tensors("", tensors)
+    _, shapes, dtypes = inputs_of_tensors("", tensors)
     return {"Input Dims": shapes, "Input type": dtypes}
 
 

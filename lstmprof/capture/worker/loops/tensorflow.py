@@ -122,7 +122,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return [("", XLA)] if self.xla else super().needles()
 
 
-def set_tf32(is_asked: bool) -> None:
+def set_tf32(allowed: bool) -> None:
     """Set whether matmuls round their inputs to TF32.
 
     Raises:
@@ -130,8 +130,8 @@ def set_tf32(is_asked: bool) -> None:
     """
     enable = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)
     if enable is not None:
-        enable(is_asked)
-    elif is_asked:
+        enable(allowed)
+    elif allowed:
         raise CaptureError(
             "tensorflow {} has no switch for TF32".format(tf.__version__),
             "use a newer TensorFlow, or --precision fp32",

@@ -198,7 +198,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         length_ms: float = self.events[0].elapsed_time(self.events[1])
         return round(length_ms * 1e6)
 
-    def kept(self, outcome: torch.Tensor) -> torch.Tensor:
+    def copied(self, outcome: torch.Tensor) -> torch.Tensor:
         """Return the loss, copied if the next replay of a graph would overwrite it."""
         return outcome.detach().clone() if self.cuda_graph else outcome
 
@@ -320,10 +320,10 @@ def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
     """Restore the weights of ``module`` at the end of the context, and set the state of
     ``optimizer`` to zeros, both in place.
     """
-    kept = [p.detach().clone() for p in module.parameters()]
+    copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():
-        for parameter, value in zip(module.parameters(), kept):
+        for parameter, value in zip(module.parameters(), copied):
             parameter.copy_(value)
         for state in optimizer.state.values():
             for value in state.values():

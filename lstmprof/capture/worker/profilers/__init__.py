@@ -74,7 +74,7 @@ class Profiler:
         """
         return None
 
-    def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
+    def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
         """Return how the cost of recording a call of ``trivial`` divides (before, inside, after an
         event).
 
@@ -99,7 +99,9 @@ class Profiler:
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
         plain = calibration.readings(call, no_ranges)
-        return calibration.facts(profiled, plain, events, self.places(call) if trivial else None)
+        return calibration.facts(
+            profiled, plain, events, self.cost_parts(call) if trivial else None
+        )
 
 
 def xplane_in(folder: str) -> Tuple[str, str]:

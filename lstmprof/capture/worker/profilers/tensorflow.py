@@ -66,9 +66,9 @@ class TensorflowProfiler(Profiler):
         eager = tf.executing_eagerly()  # while a graph is built, a tensor has no value
         doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu and eager else None
         return {
-            "deterministic": _told("python.framework.config", "is_op_determinism_enabled"),
-            "onednn": _told("python.util._pywrap_util_port", "IsMklEnabled"),
-            "matmul_tf32": _told("python.framework.config", "tensor_float_32_execution_enabled"),
+            "deterministic": _call("python.framework.config", "is_op_determinism_enabled"),
+            "onednn": _call("python.util._pywrap_util_port", "IsMklEnabled"),
+            "matmul_tf32": _call("python.framework.config", "tensor_float_32_execution_enabled"),
             "intra_op_threads": threading.get_intra_op_parallelism_threads(),
             "inter_op_threads": threading.get_inter_op_parallelism_threads(),
             "framework_denormals": None if doubled is None else denormals(doubled),
@@ -94,7 +94,7 @@ class TensorflowProfiler(Profiler):
         }
 
 
-def _told(module: str, function: str) -> Any:
+def _call(module: str, function: str) -> Any:
     """Return the result of an undocumented function of TensorFlow, or None if it does not exist."""
     try:
         return getattr(importlib.import_module("tensorflow." + module), function)()

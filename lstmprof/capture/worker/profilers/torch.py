@@ -88,7 +88,7 @@ class TorchProfiler(Profiler):
             yield inputs
         raw = os.path.join(folder, "shapes.trace.json")
         session.export_chrome_trace(raw)
-        inputs += shapes.of_trace(raw)
+        inputs += shapes.inputs_in_trace(raw)
         os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
@@ -100,7 +100,7 @@ class TorchProfiler(Profiler):
             return None
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
-    def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
+    def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
         """Return how the cost of recording an event divides (before, inside, after it), measured in
         a short profiler session.
 
@@ -112,7 +112,7 @@ class TorchProfiler(Profiler):
                 call()
                 with ranges(calibration.RANGE):
                     pass
-        return places_of(session.events())
+        return cost_parts_of(session.events())
 
     def annotated(self, number: int) -> Ranges:
         """Return the profiler's own ranges: ``range`` in PyTorch 1.0, ``record_function`` later."""
@@ -202,7 +202,7 @@ def keep_profiler_attached() -> None:
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
-def places_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
+def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
     """Return how the cost of recording divides, from the events of ``item`` calls and of empty
     ranges.
 
@@ -251,12 +251,12 @@ def settings(device_type: str) -> Dict[str, Any]:
     onednn = getattr(mkldnn, "enabled", None)  # since 1.11
     available = mkldnn is None or mkldnn.is_available()
     facts = {
-        "anomaly_mode": _asked("is_anomaly_enabled"),
-        "deterministic": _asked("are_deterministic_algorithms_enabled"),  # since 1.8
+        "anomaly_mode": _call("is_anomaly_enabled"),
+        "deterministic": _call("are_deterministic_algorithms_enabled"),  # since 1.8
         "onednn": available and onednn if isinstance(onednn, bool) or not available else None,
         "matmul_precision": _matmul_precision(device_type),
         "intra_op_threads": torch.get_num_threads(),
-        "inter_op_threads": _asked("get_num_interop_threads"),
+        "inter_op_threads": _call("get_num_interop_threads"),
     }
     if device_type == "cpu":
         doubled = torch.from_numpy(tried()) * 2
@@ -278,7 +278,7 @@ def _matmul_precision(device_type: str) -> Optional[str]:
     precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
     if precision is not None:
         return MATMUL_PRECISIONS.get(precision)
-    older: Optional[str] = _asked("get_float32_matmul_precision")
+    older: Optional[str] = _call("get_float32_matmul_precision")
     return older
 
 
@@ -294,7 +294,7 @@ def _tf32() -> Dict[str, Optional[bool]]:
     }
 
 
-def _asked(name: str) -> Any:
+def _call(name: str) -> Any:
     """Return the result of a torch function, or None if this version does not have it."""
     question = getattr(torch, name, None)
     return None if question is None else question()

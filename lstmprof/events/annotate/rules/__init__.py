@@ -125,7 +125,7 @@ def kernel_rule(name: str) -> Rule | None:
     The function's name is searched first, then its namespaces, then its template arguments.
     """
     parts = kernel_name(name)
-    for text in (parts.own, parts.qualified, parts.template):
+    for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:
             if rule.pattern.search(text):
                 return rule

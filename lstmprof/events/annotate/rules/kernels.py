@@ -59,7 +59,7 @@ class KernelName:
     template: str = ""
 
     @property
-    def own(self) -> str:
+    def short(self) -> str:
         """Return the function's name without namespaces, followed by ``runs``."""
         return f"{self.qualified.rpartition('::')[2]} {self.runs}".strip()
 
@@ -168,8 +168,8 @@ def is_product(kernel: str) -> bool:
     name = kernel_name(kernel)
     # Some kernels of cuBLAS are called only ``kernel``, so their namespaces must decide:
     # internal::gemvx::kernel.
-    tells = f"{name.qualified} {name.runs}" if name.runs or name.own == "kernel" else name.own
-    return _PRODUCT.search(tells) is not None and _HELPER.search(name.own) is None
+    tells = f"{name.qualified} {name.runs}" if name.runs or name.short == "kernel" else name.short
+    return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
 #: XLA's autotuner runs these kernels next to each candidate kernel that it times; their ``op_name``
@@ -208,10 +208,10 @@ ATEN_COPY = Rule(
     "an elementwise copy that keeps the type",
 )
 #: Kernel that copies or casts; before 2022, PyTorch had one name for both.
-ATEN_COPY_OF_SOME_SORT = Rule(
+ATEN_COPY_OR_CAST = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )
-ATEN_COPIES = (ATEN_CAST, ATEN_COPY, ATEN_COPY_OF_SOME_SORT)
+ATEN_COPIES = (ATEN_CAST, ATEN_COPY, ATEN_COPY_OR_CAST)
 
 KERNEL_RULES: tuple[Rule, ...] = (
     *INDUCTOR_KERNELS,

@@ -151,7 +151,7 @@ TORCH_RULES: tuple[Rule, ...] = (
 #: Inductor's kernel names may also list ops that only rearrange data.
 _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|detach|alias)"
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
-_ALONE = rf"triton_poi_fused_(?:{_VIEW}_)*"
+_VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
 
 #: Prefix of the names of Inductor's C++ kernels for CPUs; graphs may be numbered.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
@@ -167,11 +167,11 @@ _INDUCTOR = (
         "copy or fill, in C++",
     ),
     ("pointwise", rf"{_CPP}\w*", "pointwise kernel, in C++"),
-    ("cast", rf"{_ALONE}_to_copy(?:_{_VIEW}|__to_copy)*_\d+", "copy to another type"),
-    ("layout", rf"{_ALONE}{_MOVE}(?:_(?:{_VIEW}|{_MOVE}))*_\d+", "copy of elements"),
+    ("cast", rf"{_VIEWS_ONLY}_to_copy(?:_{_VIEW}|__to_copy)*_\d+", "copy to another type"),
+    ("layout", rf"{_VIEWS_ONLY}{_MOVE}(?:_(?:{_VIEW}|{_MOVE}))*_\d+", "copy of elements"),
     (
         "embedding",
-        rf"{_ALONE}embedding(?:_dense_backward)?(?:_(?:{_VIEW}|_to_copy))*_\d+",
+        rf"{_VIEWS_ONLY}embedding(?:_dense_backward)?(?:_(?:{_VIEW}|_to_copy))*_\d+",
         "table look-up",
     ),
     ("pointwise", r"triton_(?:poi|for)_.*", "pointwise kernel"),

@@ -1,7 +1,7 @@
-"""Group events into sorts: events of the same kind on the same host thread or device.
+"""Group events into types: events of the same kind on the same host thread or device.
 
-A profile of millions of events has a few hundred sorts. The number, the first and the last event of
-each sort show which ranks compute on a device, which thread ran the steps, and which events
+A profile of millions of events has a few hundred types. The number, the first and the last event of
+each type show which ranks compute on a device, which thread ran the steps, and which events
 determine the step windows.
 """
 
@@ -18,33 +18,36 @@ from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
-from lstmprof.events.processes import in_turn
+from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Events of one sort are equal in these columns and in their kind.
-_PLACE = ("rank", "pid", "tid", "device")
+#: Events of one type are equal in these columns and in their kind.
+_SOURCE = ("rank", "pid", "tid", "device")
 #: Columns that the computation of step windows reads.
-OF_WINDOWS = ("kind", "name", "start_ns", "dur_ns", *_PLACE)
+WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
 #: Up to this many events, the step windows are computed from all events.
-FEW = 2**17
+FEW_EVENTS = 2**17
 #: ``_deciding`` repeats the row of the busiest thread's first op this many times, so that this
 #: thread is also the busiest one among the deciding events.
-_MOST = 5
+_REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Sorts:
-    """Arrays with one entry per sort of events; ``UNKNOWN`` stands for null.
+class EventTypes:
+    """Arrays with one entry per type of events; ``UNKNOWN`` stands for null.
 
-    ``place`` has the arrays rank, pid, tid and device. The kernel launches of a thread are a
-    separate sort, marked in ``launches``. ``count`` is the number of events, ``first`` the row of
-    the event that begins first, and ``last`` the row of an event that ends last.
+    The kernel launches of a thread are a separate type, marked in ``launches``. ``count`` is the
+    number of events, ``first`` the row of the event that begins first, and ``last`` the row of an
+    event that ends last.
     """
 
     kind: list[str]
     launches: Flags
-    place: tuple[Ints, Ints, Ints, Ints]
+    rank: Ints
+    pid: Ints
+    tid: Ints
+    device: Ints
     count: Ints
     first: Ints
     last: Ints
@@ -52,53 +55,56 @@ class Sorts:
     @property
     def ranks(self) -> Ints:
         """Return the ranks, sorted."""
-        return np.unique(self.place[0])
+        return np.unique(self.rank)
 
     @property
     def computing(self) -> Ints:
         """Return the ranks that compute on the CPU: they have no activities and no launches."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
-        return np.setdiff1d(self.ranks, self.place[0][on_device])
+        return np.setdiff1d(self.ranks, self.rank[on_device])
 
-    def of_kind(self, *kinds: str) -> Ints:
-        """Return the indices of the sorts of these kinds on host threads."""
-        return np.flatnonzero(self._is_kind(*kinds) & (self.place[3] == UNKNOWN))
+    def on_hosts(self, *kinds: str) -> Ints:
+        """Return the indices of the types of these kinds on host threads."""
+        return np.flatnonzero(self._is_kind(*kinds) & (self.device == UNKNOWN))
 
     def _is_kind(self, *kinds: str) -> Flags:
         return np.array([kind in kinds for kind in self.kind], dtype=np.bool_)
 
 
-def sorts(events: Packed) -> Sorts:
-    """Return the sorts of ``events``, computed once."""
-    return events.once(_sorts)
+def event_types(events: Packed) -> EventTypes:
+    """Return the types of ``events``, computed once."""
+    return events.once(_event_types)
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks``, and the first row of each sort of all other ranks.
+    """Return the rows of ``ranks``, and the first row of each type of all other ranks.
 
     With these first rows, threads get the same numbers as in the whole table.
     """
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
-    return np.union1d(own, sorts(events).first)
+    return np.union1d(own, event_types(events).first)
 
 
-def _sorts(events: Packed) -> Sorts:
+def _event_types(events: Packed) -> EventTypes:
     kinds = events.texts("kind")
     launching = np.array([*map(is_kernel_launch, events.texts("name")), False])
     runtime = [*kinds, "runtime"].index("runtime")
-    parts = [_of_piece(events, rows, launching, runtime) for rows in events.pieces()]
+    parts = [_types_in(events, rows, launching, runtime) for rows in events.pieces()]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [_nothing()] * 11
     keys, (count, first, begins, last, ends) = columns[:6], columns[6:]
-    of = numbered(*keys)
-    by_begin, by_end = np.lexsort((first, begins, of)), np.lexsort((last, -ends, of))
-    heads = np.flatnonzero(np.append(True, np.diff(of[by_begin]) > 0)[: len(of)])
+    types = numbered(*keys)
+    by_begin, by_end = np.lexsort((first, begins, types)), np.lexsort((last, -ends, types))
+    heads = np.flatnonzero(np.append(True, np.diff(types[by_begin]) > 0)[: len(types)])
     some = by_begin[heads]
     counts = np.add.reduceat(count[by_begin], heads) if len(heads) else count
-    return Sorts(
+    return EventTypes(
         kind=[kinds[code] for code in keys[0][some].tolist()],
         launches=keys[1][some] > 0,
-        place=(keys[2][some], keys[3][some], keys[4][some], keys[5][some]),
+        rank=keys[2][some],
+        pid=keys[3][some],
+        tid=keys[4][some],
+        device=keys[5][some],
         count=counts,
         first=first[some],
         last=last[by_end[heads]],
@@ -109,8 +115,8 @@ def _nothing() -> Ints:
     return np.empty(0, dtype=np.int64)
 
 
-def _of_piece(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
-    """Return 11 arrays with one entry per sort of the events in ``rows``.
+def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
+    """Return 11 arrays with one entry per type of the events in ``rows``.
 
     These are kind, whether launch, rank, pid, tid, device; the number of events; the row and the
     start of the first event; the row and the end of the last event. ``launching`` has a flag per
@@ -118,24 +124,24 @@ def _of_piece(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
     """
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
-    keys += [events.known(name, rows) for name in _PLACE]
-    keys += [events.values(name, rows) for name in _PLACE]
-    of = numbered_few(keys)
+    keys += [events.has_value(name, rows) for name in _SOURCE]
+    keys += [events.values(name, rows) for name in _SOURCE]
+    types = numbered_few(keys)
     start = events.values("start_ns", rows).astype(np.int64)
     end = start + events.values("dur_ns", rows)
-    count = np.bincount(of)
+    count = np.bincount(types)
     begins = np.full(len(count), np.iinfo(np.int64).max)
     ends = np.full(len(count), UNKNOWN)
-    np.minimum.at(begins, of, start)
-    np.maximum.at(ends, of, end)
+    np.minimum.at(begins, types, start)
+    np.maximum.at(ends, types, end)
     first, last = np.empty_like(begins), np.empty_like(ends)
     for row, at, bound in ((first, start, begins), (last, end, ends)):
-        hits = np.flatnonzero(at == bound[of])[::-1]
-        row[of[hits]] = hits
-    sort, launches, *places = (key[first].astype(np.int64) for key in keys)
-    known, values = places[: len(_PLACE)], places[len(_PLACE) :]
-    place = [np.where(k > 0, v, UNKNOWN) for k, v in zip(known, values, strict=True)]
-    return [sort, launches, *place, count, first + rows.start, begins, last + rows.start, ends]
+        hits = np.flatnonzero(at == bound[types])[::-1]
+        row[types[hits]] = hits
+    kind, launches, *source = (key[first].astype(np.int64) for key in keys)
+    known, values = source[: len(_SOURCE)], source[len(_SOURCE) :]
+    source = [np.where(k > 0, v, UNKNOWN) for k, v in zip(known, values, strict=True)]
+    return [kind, launches, *source, count, first + rows.start, begins, last + rows.start, ends]
 
 
 def numbered_few(keys: list[np.ndarray]) -> Ints:
@@ -161,24 +167,28 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
     If there are many events, only those that decide the windows are unpacked.
     """
-    rows = None if len(events) <= FEW else _deciding(events)
-    table = events.table(OF_WINDOWS, rows)
-    if rows is not None and any(len(in_turn(table, table.of_rank(r))) > 1 for r in table.ranks()):
+    rows = None if len(events) <= FEW_EVENTS else _deciding(events)
+    table = events.table(WINDOW_COLUMNS, rows)
+    if rows is not None and any(
+        len(successive_processes(table, table.rows_of_rank(r))) > 1 for r in table.ranks()
+    ):
         activities = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
-        table = events.table(OF_WINDOWS, np.union1d(rows, activities))
+        table = events.table(WINDOW_COLUMNS, np.union1d(rows, activities))
     return windows(table, captured=captured)
 
 
 def _deciding(events: Packed) -> Ints:
     """Return the rows of the events that decide the step windows; some rows occur repeatedly.
 
-    These are all step markers, and the first and the last event of each sort. Without markers, the
+    These are all step markers, and the first and the last event of each type. Without markers, the
     step is what the thread with the most ops ran (or with the most runtime calls, if there are no
     ops); one event of this thread is repeated, so that it also has the most of the returned events.
     """
-    of = sorts(events)
+    types = event_types(events)
     return np.sort(
-        np.concatenate([np.union1d(_steps(events), [*of.first, *of.last]), _of_busiest(of)])
+        np.concatenate(
+            [np.union1d(_steps(events), [*types.first, *types.last]), _busiest_first_rows(types)]
+        )
     ).astype(np.int64)
 
 
@@ -189,22 +199,22 @@ def _steps(events: Packed) -> Ints:
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
     ]
     rows = np.concatenate([_nothing(), *parts])
-    return np.asarray(rows[~events.known("device", rows)], dtype=np.int64)
+    return np.asarray(rows[~events.has_value("device", rows)], dtype=np.int64)
 
 
-def _of_busiest(of: Sorts) -> Ints:
+def _busiest_first_rows(types: EventTypes) -> Ints:
     """Return for each rank the row of the first op of the thread with the most ops.
 
     Then follow the rows of the first runtime call of the thread with the most runtime calls. Each
-    row is repeated ``_MOST`` times.
+    row is repeated ``_REPEATS`` times.
     """
     busiest = []
     for kind in ("op", "runtime"):
-        places = of.of_kind(kind)
-        rank, pid, tid, _ = (key[places] for key in of.place)
-        thread = numbered(rank, pid, tid)
-        count = np.bincount(thread, of.count[places]).astype(np.int64)
+        chosen = types.on_hosts(kind)
+        rank = types.rank[chosen]
+        thread = numbered(rank, types.pid[chosen], types.tid[chosen])
+        count = np.bincount(thread, types.count[chosen]).astype(np.int64)
         order = np.lexsort((thread, -count[thread], rank))
         first = np.append(True, np.diff(rank[order]) > 0)[: len(order)]
-        busiest.append(of.first[places[order[first]]])
-    return np.tile(np.concatenate(busiest), _MOST)
+        busiest.append(types.first[chosen[order[first]]])
+    return np.tile(np.concatenate(busiest), _REPEATS)

@@ -27,7 +27,9 @@ NO_CLAIM = "has no load(), so its results were not checked against the reference
 Arrays = Dict[str, Any]
 
 
-def held(file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]) -> bool:
+def computes_workload(
+    file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
+) -> bool:
     """Return whether the file computes ``workload``; False if it does not claim to (has no
     ``load``).
 
@@ -80,13 +82,13 @@ def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, f
     """Return name -> relative error for loss, output and each gradient of one step of
     ``workload``.
     """
-    places = _places(file, workload)
+    element_numbers = _element_numbers(file, workload)
     weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     right = reference.outcome(workload, weights, batch)
     network = file.build(workload)
     file.load(network, weights)
     loss, outputs, gradients = file.first_step(network, workload, _laid(batch, file), device)
-    shared = _summed(gradients, places, workload)
+    shared = _summed(gradients, element_numbers, workload)
     errors = {"loss": _error(loss, right.loss), "output": _error(outputs, right.outputs)}
     for name, gradient in right.gradients.items():
         errors["gradient of " + name] = _error(shared[name], gradient)
@@ -103,7 +105,7 @@ def _error(value: Any, right: Any) -> float:
     return float(np.abs(value - right).max() / (np.abs(right).max() or 1.0))
 
 
-def _places(file: UsersFile, workload: Workload) -> List[Any]:
+def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
     """Return one array per parameter with the numbers of the shared elements that it holds; 0 for
     others.
 
@@ -114,19 +116,19 @@ def _places(file: UsersFile, workload: Workload) -> List[Any]:
         CaptureError: an element is neither a shared weight nor constant.
     """
     first, second = (_loaded(file, workload, factor) for factor in (1, 2))
-    places = []
+    element_numbers = []
     for (name, numbers), doubled in zip(first.items(), second.values()):
         moved = doubled - numbers
-        held = np.rint(moved).astype(np.int64)
-        if not ((np.abs(held) <= _count(workload)) & (moved == held)).all():
+        elements = np.rint(moved).astype(np.int64)
+        if not ((np.abs(elements) <= _count(workload)) & (moved == elements)).all():
             raise CaptureError(
                 "{}: load() changes the values of the shared weights in {}".format(
                     file.file.file_name, name
                 ),
                 "only copy, transpose, split or reorder them",
             )
-        places.append(held)
-    return places
+        element_numbers.append(elements)
+    return element_numbers
 
 
 def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
@@ -148,14 +150,14 @@ def _count(workload: Workload) -> int:
     return sum(int(np.prod(s)) for s in workloads.parameter_shapes(workload).values())
 
 
-def _summed(gradients: Arrays, places: List[Any], workload: Workload) -> Arrays:
+def _summed(gradients: Arrays, element_numbers: List[Any], workload: Workload) -> Arrays:
     """Return gradients by the names of shared weights; if a parameter holds an element twice, both
     gradients are added.
     """
     flat = np.zeros(_count(workload) + 1)
-    for own, held in zip(gradients.values(), places):
-        gradient = np.asarray(own, np.float64) * np.sign(held)
-        np.add.at(flat, np.abs(held).ravel(), gradient.ravel())
+    for own, elements in zip(gradients.values(), element_numbers):
+        gradient = np.asarray(own, np.float64) * np.sign(elements)
+        np.add.at(flat, np.abs(elements).ravel(), gradient.ravel())
     return _split(flat[1:], workloads.parameter_shapes(workload))
 
 
