@@ -226,8 +226,8 @@ def clean_step(
         if iterations:
             timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
             most = iterations.undelayed_ns
-            if iterations.calm:
-                quantile, times = slots.raised(quantile, times, timed)
+            if iterations.calm and times @ slots.share < timed:
+                quantile, times = slots.raised(quantile, times, timed + cost.usual_ns(times))
         cost_ns, recording = cost.per_slot(times, timed, most, only_bound=starved)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - cost_ns) @ slots.share))
@@ -308,6 +308,12 @@ class _Cost:
     def _mean(self, values: Floats) -> Floats:
         sums = np.bincount(self._slots.slot, weights=values, minlength=self._slots.count)
         return np.asarray(sums / np.maximum(self._slots.present, 1))
+
+    def usual_ns(self, times: Floats) -> float:
+        """Return the usual cost of recording a step, in ns; ``times`` has a time per slot."""
+        cost_ns = min(self._usual, self._shortest(times))
+        taken = np.minimum(cost_ns * self._of_events + self._of_ranges, times)
+        return float(taken @ self._slots.share)
 
     def _shortest(self, times: Floats) -> float:
         """Return the 10th percentile of the time per recorded event: an upper bound for the cost.

@@ -180,8 +180,6 @@ class SlotTimes:
         small if time moves from slot to slot between the steps, as when a profiler omits other ops
         in each step.
         """
-        if float(times @ self.share) >= least_ns:
-            return quantile, times
         low, high = quantile, 1.0
         for _ in range(12):
             middle = (low + high) / 2
