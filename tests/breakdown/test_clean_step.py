@@ -371,8 +371,6 @@ def test_time_that_moves_from_op_to_op_counts_if_the_timed_steps_had_their_cpu(
     facts = {"source": CAPTURED, "device": "cpu", "threads": 1, "affinity": [0]}
     lane = clean_step(events, windows, None, measured_run(run_info(facts), walls))
     assert lane.span.ns == pytest.approx(STEP_NS + extra * OP_NS, rel=0.1)  # minus recording
-    if extra:
-        assert parts(lane)["python"] == pytest.approx(OPS * GAP_NS, rel=0.1)
 
 
 @settings(deadline=None, max_examples=60)

@@ -97,7 +97,7 @@ def test_a_profile_of_ones_own_loop_has_sizes_though_shapes_are_expensive(
 ) -> None:
     monkeypatch.setattr(passes, "MOST_FOR_SHAPES", -2)
     model, x = torch.nn.LSTM(5, 7), torch.ones(4, 3, 5)
-    with lp.profile(tmp_path / "run", quiet=True) as profile:
+    with lp.profile(tmp_path / "run", framework="torch", quiet=True) as profile:
         for _ in range(400):  # so many that the last session is whole on any machine
             model(x)
             profile.step()
