@@ -42,6 +42,7 @@ from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
 from lstmprof.breakdown.slot_times import (
     BETWEEN_PROCESSES,
+    BETWEEN_RAISED,
     BETWEEN_THREADED,
     Disturbance,
     Estimate,
@@ -51,7 +52,7 @@ from lstmprof.breakdown.slot_times import (
     Span,
     spans_of,
 )
-from lstmprof.breakdown.timings import QUANTILE, Iterations
+from lstmprof.breakdown.timings import MOST_WAITED, QUANTILE, Iterations
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
@@ -223,14 +224,17 @@ def clean_step(
         share = iterations.cpu_share if iterations else None
         starved = share is not None and share < STARVED and not slots.vary
         usual = 0.5 if slots.vary else 0.0 if starved else QUANTILE
+        least_between = BETWEEN_PROCESSES
         if iterations:
             timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
             most = iterations.undelayed_ns
             if iterations.calm and times @ slots.share < timed:
                 quantile, times = slots.raised(quantile, times, timed + cost.usual_ns(times))
+                least_between = BETWEEN_RAISED
         cost_ns, recording = cost.per_slot(times, timed, most, only_bound=starved)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - cost_ns) @ slots.share))
+        disturbance = replace(disturbance, least_between=least_between)
     stalls = slots.stalls(times, of_input=measured is not None) & ~extra
     left = np.maximum(np.where(stalls, slots.means(), times) - cost_ns, 0.0)
     left_ns = slots.new_lengths(left)
@@ -281,7 +285,9 @@ def _disturbance(
     between = BETWEEN_THREADED if threaded else BETWEEN_PROCESSES
     if iterations is None or timed is None:
         return Disturbance(between=between)
-    down = 0.0 if share is None else (1 - share) * (math.log(max(threads, 1)) + SHARED_CORE)
+    down = 0.0 if share is None else (1 - share) * math.log(max(threads, 1))
+    if share is not None:  # the caches of a shared core are shared all the time
+        down += SHARED_CORE * (1.0 if 1 - share > MOST_WAITED else 1 - share)
     if clean_ns < 0.99 * timed:  # on a busy machine, the iterations do not limit the interval
         return Disturbance(down, between=between)
     median = iterations.quantile_ns(0.5) or timed
