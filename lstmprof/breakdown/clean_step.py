@@ -229,7 +229,8 @@ def clean_step(
             timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
             most = iterations.undelayed_ns
             if iterations.calm and times @ slots.share < timed:
-                quantile, times = slots.raised(quantile, times, timed + cost.usual_ns(times))
+                least_ns = timed + float(cost.usual(times) @ slots.share)
+                quantile, times = slots.raised(quantile, times, extra, least_ns)
                 least_between = BETWEEN_RAISED
         cost_ns, recording = cost.per_slot(times, timed, most, only_bound=starved)
         rounds = measured.info.profiled_rounds
@@ -315,11 +316,16 @@ class _Cost:
         sums = np.bincount(self._slots.slot, weights=values, minlength=self._slots.count)
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
-    def usual_ns(self, times: Floats) -> float:
-        """Return the usual cost of recording a step, in ns; ``times`` has a time per slot."""
-        cost_ns = min(self._usual, self._shortest(times))
-        taken = np.minimum(cost_ns * self._of_events + self._of_ranges, times)
-        return float(taken @ self._slots.share)
+    def usual(self, times: Floats) -> Floats:
+        """Return the usual cost of recording in each slot, in ns; ``times`` has a time per slot."""
+        return self._taken(times, self._usual_event_ns(times))
+
+    def _usual_event_ns(self, times: Floats) -> float:
+        return min(self._usual, self._shortest(times))
+
+    def _taken(self, times: Floats, event_ns: float) -> Floats:
+        """Return the cost of recording in each slot, at most its time; ``event_ns`` per event."""
+        return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
         """Return the 10th percentile of the time per recorded event: an upper bound for the cost.
@@ -346,17 +352,14 @@ class _Cost:
         """
         share, steps = self._slots.share, self._slots.steps
 
-        def taken(cost_ns: float) -> Floats:
-            return np.minimum(cost_ns * self._of_events + self._of_ranges, times)
-
         def left(cost_ns: float) -> float:
-            return float((times - taken(cost_ns)) @ share)
+            return float((times - self._taken(times, cost_ns)) @ share)
 
-        cost_ns = min(self._usual, self._shortest(times))
+        cost_ns = self._usual_event_ns(times)
         if timed is not None and timed < left(0.0):
             solved_ns = _solved(left, timed, self._costs.most_ns)
             cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns
-        slot_cost_ns = taken(cost_ns)
+        slot_cost_ns = self._taken(times, cost_ns)
         recorded_ns = round(float(slot_cost_ns @ share))
         rest = float((times - slot_cost_ns) @ share)
         longest = min(n for n in (timed, most, math.inf) if n is not None)

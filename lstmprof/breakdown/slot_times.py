@@ -173,19 +173,24 @@ class SlotTimes:
         disturbed = spread & (medians > 1.5 * least) & (times > 2 * usual)
         return np.asarray(np.where(disturbed, usual, times))
 
-    def raised(self, quantile: float, times: Floats, least_ns: float) -> tuple[float, Floats]:
+    def raised(
+        self, quantile: float, times: Floats, extra: Flags, least_ns: float
+    ) -> tuple[float, Floats]:
         """Return the lowest quantile, and its times of the slots, whose sum is ``least_ns``.
 
         ``times`` are the times at ``quantile``, from which the search begins. Their sum is too
         small if time moves from slot to slot between the steps, as when a profiler omits other ops
-        in each step.
+        in each step. The slots of the mask ``extra`` keep their times.
         """
+
+        def at(tried: float) -> Floats:
+            return np.where(extra, times, np.maximum(times, self.quantiles(tried)))
+
         low, high = quantile, 1.0
         for _ in range(12):
             middle = (low + high) / 2
-            taken = np.maximum(times, self.quantiles(middle))
-            low, high = (middle, high) if taken @ self.share < least_ns else (low, middle)
-        return high, np.asarray(np.maximum(times, self.quantiles(high)))
+            low, high = (middle, high) if at(middle) @ self.share < least_ns else (low, middle)
+        return high, at(high)
 
     def quantiles(self, quantile: float) -> Floats:
         """Return the ``quantile`` of each slot's times over the steps that have the slot."""

@@ -373,6 +373,29 @@ def test_time_that_moves_from_op_to_op_counts_if_the_timed_steps_had_their_cpu(
     assert lane.span.ns == pytest.approx(STEP_NS + extra * OP_NS, rel=0.1)  # minus recording
 
 
+def test_work_that_no_timed_step_did_stays_out_of_a_raised_step() -> None:
+    rows, windows, at = [], [], 0
+    for step in range(10):
+        begin = at
+        # in every step another op takes ten times as long; in one step an evaluation compiles
+        lengths = [("aten::mm", OP_NS * (10 if step == op else 1)) for op in range(OPS)]
+        lengths += [("aten::compile", 50 * STEP_NS)] * (step == 3)
+        for name, took in lengths:
+            rows.append(row("op", name, at, at + took, tid=1, category="gemm"))
+            at += took
+        rows.append(row("step", "step", begin, at, tid=1))
+        windows.append(Window(None, step, begin, at, 0))
+    wall_ns = 19 * OP_NS
+    walls = timings([wall_ns] * 20)
+    place = walls.schema.get_field_index("cpu_ns")
+    walls = walls.set_column(place, "cpu_ns", pa.array([wall_ns] * 20, pa.int64()))
+    facts = {"source": CAPTURED, "device": "cpu", "threads": 1, "affinity": [0]}
+    lane = clean_step(linked(table(rows)), windows, None, measured_run(run_info(facts), walls))
+    compiling = lane.events.is_one_of("name", "aten::compile")
+    assert lane.events.dur_ns[compiling].tolist() == [0]
+    assert lane.span.ns == pytest.approx(wall_ns, rel=0.1)
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(cpu_programs | gpu_programs, min_size=3, max_size=5), st.integers(0, 10**9))
 def test_no_part_is_negative_and_all_sum_to_the_step(
