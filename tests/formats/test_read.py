@@ -90,7 +90,7 @@ EXECUTION_TRACE = b"""{
   "nodes": [
     {
       "id": 7, "name": "aten::mm", "ctrl_deps": 6,
-      "inputs": {"values": [[3, 4, 0, 64, 4, "cpu"]], "shapes": [[8, 8]], "types": ["Tensor(float)"]},
+      "inputs": {"values": [[3, 4, 0, 64, 4, "cpu"]], "shapes": [[8]], "types": ["Tensor(float)"]},
       "outputs": {"values": [], "shapes": [], "types": []},
       "attrs": [{"name": "rf_id", "type": "uint64", "value": 5}]
     }
