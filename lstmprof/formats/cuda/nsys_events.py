@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lstmprof.events import DeviceFacts
 from lstmprof.events.annotate.calls import is_launch
+from lstmprof.events.groups import Groups
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
     LAUNCH_COLUMNS,
@@ -145,45 +146,43 @@ class GraphNodes:
     ``CUDA_GRAPH_NODE_EVENTS`` (``--cuda-graph-trace=node``) has the creation of each node. If a
     stream is captured, a node is created inside the launch call. ``cudaGraphInstantiate`` clones
     the nodes; kernels name the clone. Some versions of Nsight Systems write the creations only when
-    the capture ends; then no call is known. Source: tests/scripts/layer_wise_benchmarks of
+    the capture ends; then no call is known. Source: examples/layer_wise_benchmarks/parse.py of
     NVIDIA/TensorRT-LLM.
     """
 
     def __init__(self, database: Database) -> None:
-        columns = ("start", "end", "globalTid", "graphNodeId", "originalGraphNodeId")
-        read = database.ints(_NODES, *columns) if _NODES in database.columns else None
         self._originals: dict[tuple[int, int], int] = {}
-        self._made: dict[int, tuple[Ints, Ints]] = {}
-        if read is None:
+        self._made: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+        if _NODES not in database.columns:
             return
-        node, original = (positive(read[name]) for name in columns[3:])
+        read = database.ints(
+            _NODES, "start", "end", "globalTid", "graphNodeId", "originalGraphNodeId"
+        )
+        node, original = positive(read["graphNodeId"]), positive(read["originalGraphNodeId"])
         placed = _threaded(read)
         is_clone = (node != UNKNOWN) & (original != UNKNOWN)
-        clones = (placed["pid"][is_clone], node[is_clone], original[is_clone])
-        self._originals = {
-            (p, n): o for p, n, o in zip(*(column.tolist() for column in clones), strict=True)
-        }
+        clones = zip(placed["pid"][is_clone].tolist(), node[is_clone].tolist(), strict=True)
+        self._originals = dict(zip(clones, original[is_clone].tolist(), strict=True))
         made = np.flatnonzero((node != UNKNOWN) & ~is_clone & (read["globalTid"] != UNKNOWN))
         made = made[np.argsort(read["start"][made], kind="stable")]
-        thread = _thread_key(placed)[made]
-        for number in np.unique(thread).tolist():
-            here = made[thread == number]
-            self._made[number] = read["start"][here], node[here]
+        for thread, here in _by_thread(placed, made):
+            self._made[thread] = read["start"][here], node[here]
 
     def captured(self, calls: Batch) -> Batch:
         """Return ``calls``; a launch call in which one node was created has ``graph_node_id``."""
         if not self._made:
             return calls
-        name, thread = calls.texts["name"], _thread_key(calls.ints)
+        name = calls.texts["name"]
         launching = pa.array([is_launch(text) for text in name.dictionary.to_pylist()])
         launches = np.asarray(launching.take(name.indices).fill_null(False))
         captured = np.full(len(calls), UNKNOWN, np.int64)
-        for number, (starts, nodes) in self._made.items():
-            here = np.flatnonzero(launches & (thread == number))
-            first = np.searchsorted(starts, calls.ints["start_ns"][here], "left")
-            last = np.searchsorted(starts, calls.ints["end_ns"][here], "right")
-            one = last - first == 1
-            captured[here[one]] = nodes[first[one]]
+        for thread, here in _by_thread(calls.ints, np.flatnonzero(launches)):
+            if thread in self._made:
+                starts, nodes = self._made[thread]
+                first = np.searchsorted(starts, calls.ints["start_ns"][here], "left")
+                last = np.searchsorted(starts, calls.ints["end_ns"][here], "right")
+                one = last - first == 1
+                captured[here[one]] = nodes[first[one]]
         return calls.with_ints(graph_node_id=captured)
 
     def originals(self, busy: Batch) -> Batch:
@@ -200,11 +199,15 @@ class GraphNodes:
         while (following := self._originals.get((pid, node), node)) not in seen:
             node = following
             seen.add(node)
+        self._originals |= {(pid, clone): node for clone in seen}  # later searches are short
         return node
 
 
-def _thread_key(ints: Mapping[str, Ints]) -> Ints:
-    return ints["pid"] << 24 | ints["tid"]
+def _by_thread(ints: Mapping[str, Ints], rows: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """Yield (pid and tid, its rows in their order) for each thread of ``rows``."""
+    for members in Groups(ints["pid"][rows], ints["tid"][rows]).members() if len(rows) else ():
+        here = rows[members]
+        yield (int(ints["pid"][here[0]]), int(ints["tid"][here[0]])), here
 
 
 _KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
