@@ -323,11 +323,7 @@ def _tables_and_windows(
 
 
 def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
-    """Return for each rank how many events of each type the profile has.
-
-    Raises:
-        RunError: the events are missing, damaged or of another schema version.
-    """
+    """Return for each rank how many events of each type the profile has."""
     if run.info.recorded is not None and not step_range:
         return run.info.recorded
     events = run.events()

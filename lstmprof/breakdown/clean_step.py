@@ -136,21 +136,14 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Convert times of the profile to clean times.
-
-    ``knots_ns`` are the starts and ends of the time intervals of a step, ``clean_ns`` the clean
-    times of these. The clean time of another moment is interpolated linearly.
-    """
+    """Convert profile times to clean times: ``clean_ns`` at ``knots_ns``, linear between them."""
 
     knots_ns: Ints
     clean_ns: Ints
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return the map that gives each time interval the length ``left_ns`` and keeps the gaps.
-
-        ``intervals`` are sorted by time; ``left_ns`` has one entry for each.
-        """
+        """Return the clock on which each interval takes ``left_ns``; gaps keep their length."""
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -273,12 +266,8 @@ def _disturbance(
 ) -> Disturbance:
     """Return how uncertain the clean step is because programs shared the CPUs.
 
-    ``share`` is the share of the time in which the thread of the timed iterations had a CPU.
-    ``timed`` is the target for the clean step, from these iterations. Both are None if unknown.
-    ``clean_ns`` is the clean step.
-
-    If a run has too few CPUs for a part of its time, it shares cores and caches for the rest, and
-    its threads wait for each other: with two threads, an op on both takes up to twice as long.
+    ``share`` is the share of time in which the thread of the timed iterations had a CPU, ``timed``
+    the target for the clean step; None if unknown.
     """
     iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
@@ -328,10 +317,7 @@ class _Cost:
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of the time per recorded event: an upper bound for the cost.
-
-        An event cannot take less time than its recording.
-        """
+        """Return the 10th percentile of the time per event: recording an event takes no longer."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -343,12 +329,10 @@ class _Cost:
     def per_slot(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording in each slot's time, and a summary of it.
+        """Return the cost of recording in each slot, and a summary of it.
 
-        ``times`` has a time per slot. The cost per event is chosen so that the step without it
-        takes ``timed``; with ``only_bound``, at most ``timed``. The step is also at most ``most``
-        (timed steps without their waits for a CPU), because a very long op is interrupted in every
-        step. ``timed`` and ``most`` are None if unknown.
+        Without this cost, the step takes ``timed`` (with ``only_bound``: at most ``timed``) and at
+        most ``most``, in ns; both are None if unknown.
         """
         share, steps = self._slots.share, self._slots.steps
 
@@ -375,10 +359,7 @@ class _Cost:
 
 
 def _solved(left: Callable[[float], float], timed: float, high: float) -> float:
-    """Return the cost per event, from 0 to ``high``, at which the step is nearest to ``timed``.
-
-    ``left(cost)`` is the step time that remains after this cost per event is subtracted.
-    """
+    """Return the cost per event, from 0 to ``high``, at which ``left(cost)`` is ``timed``."""
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2

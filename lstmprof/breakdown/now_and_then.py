@@ -83,10 +83,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return events of ``least_ns`` or longer whose names occur in less than half of the steps.
-
-    An event inside another such event is not listed.
-    """
+    """Return long events whose names occur in few steps, without those inside others."""
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = np.unique(np.stack([names[rows], step[rows]]), axis=1)

@@ -97,10 +97,7 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of an event in the loop that a round measured.
-
-    If run.json does not have the time before the event, the cost outside the event is halved.
-    """
+    """Return the cost of an event; if the time before it is unknown, the outside is halved."""
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)

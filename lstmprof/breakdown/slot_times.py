@@ -79,9 +79,8 @@ class SlotTimes:
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
         """Return the cells of gaps of length 0 that count as a time of their slot.
 
-        They count for slots whose gap is long but absent in most steps, because a disturbed host
-        makes a device wait where it does not wait in other steps. They do not count for short gaps,
-        which come before one activity in some steps and before its neighbour in others.
+        They count if the gap is long but absent in most steps: a disturbed host makes a device wait
+        where it usually does not. Short gaps only move between neighbouring activities.
         """
         present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
@@ -239,11 +238,7 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return a time for each cell, so that the mean of each slot is its value in ``times``.
-
-        In a busy slot, every cell gets the mean. In an idle slot, the cells that are longer than
-        some length are cut to that length. If the cells are too short for that, they are scaled.
-        """
+        """Return a time per cell so that each slot has its mean; long waits are cut first."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
@@ -372,10 +367,7 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return by how much (95 %) the step may be too long and too short, as natural logarithms.
-
-    The second element of the result has these two values for each label (part).
-    """
+    """Return (too long, too short) as logarithms (95 %), for the step and for each part."""
     labels = len(slots.intervals.labels)
     chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
@@ -409,10 +401,7 @@ def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
 
 
 def _pivot(values: Floats) -> _Error:
-    """Return log(high / estimate) and log(estimate / low) for the 95 % interval of ``values``.
-
-    The first of ``values`` is the estimate, the others are resamples.
-    """
+    """Return log(high / estimate) and log(estimate / low); the estimate is the first value."""
     estimate, (low, high) = float(values[0]), np.percentile(values[1:], (2.5, 97.5))
     if estimate <= 0 or low <= 0:
         return 0.0, 0.0

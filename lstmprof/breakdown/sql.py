@@ -225,13 +225,7 @@ class _Query:
     begun_s: float = field(default_factory=time.monotonic)
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Run ``function`` in ``thread`` and return its result; Ctrl-C interrupts it at once.
-
-        In the main thread, DuckDB would react to Ctrl-C only after the query.
-
-        Raises:
-            LstmprofError: the time limit is over.
-        """
+        """Run ``function`` in ``thread``; in the main thread Ctrl-C would come too late."""
         try:
             return self.thread.submit(function).result(self._left_s())
         except TimeoutError:
@@ -253,10 +247,7 @@ class _Query:
         return left_s
 
     def _stop(self) -> None:
-        """Interrupt the query repeatedly until its thread is free.
-
-        DuckDB ignores an interrupt that comes before the query has begun.
-        """
+        """Interrupt until the thread is free: DuckDB ignores an interrupt that comes early."""
         ended = self.thread.submit(bool)
         while not ended.done():
             with suppress(Exception):  # DuckDB raises while it reads a table from Python
@@ -264,11 +255,7 @@ class _Query:
             wait([ended], _AGAIN_S)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Make ``table`` available to the query as ``name``.
-
-        DuckDB runs Python code for this. In the main thread it would turn an exception from a
-        signal handler into its own error, so the call runs in ``thread``.
-        """
+        """Offer ``table`` as ``name``, in ``thread`` so that DuckDB hides no signal's error."""
         self.waited_for(lambda: self.database.register(name, table))
 
 
@@ -278,13 +265,7 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the words of one SELECT in lower case; the names of its tables are among them.
-
-    DuckDB's own ``get_table_names`` is not used: it binds the query, which may access the network.
-
-    Raises:
-        UsageError: ``sql`` is not a single SELECT.
-    """
+    """Return the words of one SELECT; DuckDB's ``get_table_names`` may access the network."""
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
         raise UsageError("the query must be exactly one SELECT", "tables: " + ", ".join(NAMES))
@@ -292,13 +273,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register every table with DuckDB; return the Parquet files that the query reads.
-
-    Tables that are not in ``wanted`` are empty.
-
-    Raises:
-        RunError: a file of a run is damaged or of another schema version.
-    """
+    """Register every table (empty if not wanted); return the Parquet files that are read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
@@ -319,11 +294,7 @@ def _with_run(run: str, table: pa.Table) -> pa.Table:
 
 
 def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
-    """Return (run, path) of the Parquet file ``name`` for each run that has it.
-
-    Raises:
-        RunError: a file is damaged or of another schema version.
-    """
+    """Return (run, path) of the Parquet file ``name`` for each run that has it."""
     files: list[tuple[str, Path | None]] = [(run.name, run.file(name)) for run in runs]
     return [(run, path.resolve()) for run, path in files if path]
 
@@ -331,10 +302,7 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of all rows in ``files``, (run, path) pairs of Parquet files.
-
-    Without files, the view is an empty table with these ``columns``.
-    """
+    """Create the view ``name`` of all rows in ``files``, pairs of run and path."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return

@@ -53,10 +53,7 @@ def _by_implementation(breakdowns: Sequence[Breakdown], group: Sequence[int]) ->
 
 
 def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[OfVersion]:
-    """Return one implementation's runs sorted by version; empty if all versions are the same.
-
-    Keys are indices of breakdowns; ``slowdown`` is the step time relative to the fastest run.
-    """
+    """Return an implementation's runs sorted by version; none if all versions are the same."""
     versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
     names = dict.fromkeys(name for of in versions.values() for name in of)
     differing = [name for name in names if len({of.get(name) for of in versions.values()}) > 1]

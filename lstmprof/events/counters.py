@@ -119,10 +119,7 @@ def write_sorted(path: Path, columns: pa.Table) -> None:
 
 @dataclass(frozen=True)
 class _OfRank:
-    """The counters of one rank: a table sorted by time, or files of such tables in ``folder``.
-
-    ``shift_ns`` is to be added to all times.
-    """
+    """The counters of one rank, sorted by time; ``shift_ns`` is to be added to all times."""
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None

@@ -118,9 +118,8 @@ def _nothing() -> Ints:
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
     """Return 11 arrays with one entry per type of the events in ``rows``.
 
-    These are kind, whether launch, rank, pid, tid, device; the number of events; the row and the
-    start of the first event; the row and the end of the last event. ``launching`` has a flag per
-    code of ``name``; ``runtime`` is the code of this kind.
+    They are kind, whether launch, rank, pid, tid, device; number of events; row and start of the
+    first event; row and end of the last. ``launching`` has a flag per code of ``name``.
     """
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
@@ -178,11 +177,10 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Return the rows of the events that decide the step windows; some rows occur repeatedly.
+    """Return the rows of the events that decide the step windows.
 
-    These are all step markers, and the first and the last event of each type. Without markers, the
-    step is what the thread with the most ops ran (or with the most runtime calls, if there are no
-    ops); one event of this thread is repeated, so that it also has the most of the returned events.
+    These are all step markers, and the first and the last event of each type. An event of the
+    busiest thread is repeated, so that this thread is the busiest here, too.
     """
     types = event_types(events)
     return np.sort(
@@ -203,11 +201,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return for each rank the row of the first op of the thread with the most ops.
-
-    Then follow the rows of the first runtime call of the thread with the most runtime calls. Each
-    row is repeated ``_REPEATS`` times.
-    """
+    """Return the first op, and runtime call, of each rank's busiest thread, repeated."""
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

@@ -93,10 +93,7 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row.
-
-    In each pass of the loop, the links to ancestors double in length.
-    """
+    """Return the number of ancestors of each row, with links that double in each pass."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)

@@ -77,11 +77,7 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values, sorted, and for each value its position among them.
-
-    A merge sort takes a tenth of the time of ``np.unique`` here, because the callers pass values
-    that are already sorted, or nearly so.
-    """
+    """Return the sorted distinct values and each value's position, by merge sort: nearly sorted."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
@@ -91,10 +87,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return for each cell the least ``value`` of all ranges [left, right) that contain the cell.
-
-    Cells are numbered from 0 to ``cells`` − 1. A cell that no range contains gets ``none``.
-    """
+    """Return the least ``value`` of all ranges that contain each cell, or ``none``."""
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -234,9 +227,6 @@ def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the sum of its distances to all earlier ``sorted_ns``.
-
-    A sum may overflow an int64; the difference of two such sums is still right (modulo 2⁶⁴).
-    """
+    """Return the sums of the distances to all earlier ``sorted_ns``, modulo 2⁶⁴."""
     count = np.searchsorted(sorted_ns, at_ns)
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

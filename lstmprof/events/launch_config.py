@@ -88,10 +88,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return how the shared memory is divided, such as `` (0 B static + 4,096 B dynamic)``.
-
-        It is empty if that is unknown.
-        """
+        """Return the parts of the shared memory as text, or nothing if unknown."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""

@@ -160,11 +160,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """A packed column: ``values`` has one integer per row; −1 stands for null.
+    """A packed column: integers, −1 for null; in a text column, indices into ``texts``.
 
-    In a text column, the integers are indices into ``texts``; else ``texts`` is None. If an integer
-    column has nulls and negative values, ``is_known`` shows for each row whether it is not null;
-    otherwise ``is_known`` is None.
+    ``is_known`` is needed if the column has nulls and negative values; otherwise it is None.
     """
 
     values: np.ndarray

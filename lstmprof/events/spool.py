@@ -247,10 +247,7 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """Yield the sorted events, about ``rows`` at a time, and delete files that are read.
-
-        Texts are numbers that refer to ``texts``.
-        """
+        """Yield the sorted events, about ``rows`` at a time, and delete files that are read."""
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
@@ -282,10 +279,7 @@ def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Concatenate the column ``name`` of the parts in the widest of their types.
-
-    Texts become numbers that refer to ``texts``.
-    """
+    """Join the column ``name`` in the widest type; texts become numbers of ``texts``."""
     held = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(held[0])
     type_ = SCHEMA.field(name).type if is_text else max(held, key=lambda type_: type_.bit_width)

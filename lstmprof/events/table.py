@@ -315,10 +315,7 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return an array with the row of each ``event_id``, indexed by id; −1 for missing ids.
-
-    The last entry is −1, too, so that the index −1 (null) gives −1.
-    """
+    """Return the row of each ``event_id``, by id; −1 for missing ids and at the end (null)."""
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))

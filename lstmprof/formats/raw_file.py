@@ -348,8 +348,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Return the invalid ``token`` as valid JSON of the same length, so that positions in errors
-    stay right."""
+    """Return the invalid ``token`` as valid JSON of equal length: errors name positions."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "

@@ -231,11 +231,7 @@ class Events:
         return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
-        """Return the name of a region if it is the text of a ROCTx range; None if it names a ROCTx
-        call.
-
-        Since 2026, a region's name is the range's text.
-        """
+        """Return a region's name if it is a range's text (since 2026), not a ROCTx call."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
@@ -397,12 +393,7 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Check that the tables have the schema that this module reads.
-
-    Raises:
-        ProfileError: the tables are rocmProfileData's, of another version of the schema, or lack
-        the columns ``start`` and ``end``.
-    """
+    """Raise ProfileError for tables of rocmProfileData or of another schema."""
     if _RPD & database.columns.keys():
         raise ProfileError(
             path, "is a rocmProfileData database, which lstmprof does not read", _JSON
@@ -426,12 +417,7 @@ def _schema_version(database: Database, table: str) -> str | None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Check that all processes share one clock and have different process ids.
-
-    Raises:
-        ProfileError: the processes ran on several machines, or two have the same id, as in
-        containers.
-    """
+    """Raise ProfileError if the processes ran on several machines or share an id."""
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
         what = f"has processes of {len(machines)} machines, whose clocks differ"

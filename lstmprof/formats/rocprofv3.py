@@ -83,10 +83,7 @@ def notes(left_out: int) -> Iterator[str]:
 
 
 class _Process:
-    """One process: its records, and the names and devices that the records refer to by number.
-
-    ``left_out`` counts the records that could not be read.
-    """
+    """One process: its records, and the names and devices to which they refer by number."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         strings = _object(given.get("strings"))

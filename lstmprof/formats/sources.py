@@ -139,11 +139,7 @@ def groups(word: Path | str) -> list[list[Source]]:
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return (files, unreadable folders) below ``folder``, both sorted.
-
-    Raises:
-        ProfileError: ``folder`` itself is unreadable.
-    """
+    """Return (files, unreadable folders) below ``folder``, both sorted."""
     if not is_readable_folder(folder):
         raise _permission_denied(folder)
     files: list[Path] = []
@@ -212,23 +208,14 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Return the files of an archive in groups; any other file is a group of its own.
-
-    ``head`` is the beginning of the file.
-    """
+    """Return the files of an archive in groups; any other file is a group of its own."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """Yield the files of a tar archive that may be profiles.
-
-    A file that cannot be read raises an error only when it is loaded.
-
-    Raises:
-        ProfileError: the archive is unreadable, or no member can be a profile.
-    """
+    """Yield the files of a tar archive that may be profiles; an unreadable one raises later."""
     packed = _Archive(archive)
     listed = raw_file.members(packed.raw)
     members = [m for m in listed.files if _may_be_profile(m.name.removeprefix("./"))]
@@ -246,8 +233,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the members; if the archive is unreadable, yield one source that raises when it is
-    loaded."""
+    """Yield the members, or a source that raises when it is loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -255,11 +241,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a group with one source that raises when it is loaded, if ``folder`` has too many
-    files.
-
-    Otherwise return no group.
-    """
+    """Return a group that raises when it is loaded if ``folder`` has too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -284,10 +266,7 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files of one folder whose names differ only in digits.
-
-    In the folder of a session of TensorFlow's profiler, all files of one format are a group.
-    """
+    """Group files of one folder whose names differ only in digits, or of one session."""
     jobs: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
@@ -298,10 +277,7 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups of one folder that together are all ranks of a torch.profiler job.
-
-    ``heads`` has the beginning of each file by path.
-    """
+    """Join groups of one folder that together are all ranks of a torch.profiler job."""
     parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
@@ -379,11 +355,7 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 
 
 def _check_plain(system: Any, path: str, url: str) -> None:
-    """Check that a local ``path`` is no pipe or device, which could block the reader.
-
-    Raises:
-        ProfileError: ``path`` is not a regular file.
-    """
+    """Raise ProfileError if a local ``path`` is a pipe or device, which could block."""
     if getattr(system, "local_file", False) and not Path(path).is_file():
         raise ProfileError(url, "is not a regular file", "give the profile's file")
 

@@ -163,10 +163,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
 def _step_stats_row(
     event: dict[str, Any], name: str, timed: tuple[int, int], device_stream: tuple[int, int | None]
 ) -> Row:
-    """Make a row for an activity of TensorFlow 2.0 or 2.1; ``device_stream`` is (device, stream).
-
-    ``name`` is ``<node>:<OpType>``, to which TensorFlow 2.1 appends ``@@<kernel>``.
-    """
+    """Make a row from TensorFlow 2.0's ``<node>:<OpType>`` or 2.1's ``…@@<kernel>``."""
     label, _, kernel = name.partition("@@")
     op_type = rows.clean(str(event.get("name", "")))
     return Row(
@@ -199,10 +196,7 @@ def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Return the time rounded to whole ps, as text in µs.
-
-    In the text of a long time (days), which was a float64, digits below that are wrong.
-    """
+    """Return the time in µs rounded to ps; more digits of a long float64 are wrong."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -210,11 +204,7 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the stream of a GPU's line (thread ``tid``), or None if it is derived from streams.
-
-    ``line`` is the line's name. Without a name, the line is a stream if its event has the ``stats``
-    of an activity.
-    """
+    """Return the stream of a GPU's line; without a name, by an activity's stats; or None."""
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)

@@ -66,11 +66,7 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return the rows of one check on one rank: one per missing kind of data, then the answer.
-
-    The answer is omitted if its state is ok but data are missing. ``first`` is True for the first
-    rank, which also gets the rows about data that the whole run lacks.
-    """
+    """Return the rows of missing data, and the answer if it is not ok or nothing is missing."""
     rows = []
     for lack in part.lacks:
         of_run = lack.kind in _RUN_KINDS

@@ -278,11 +278,7 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether ``count`` launches without an activity, made within ``ns``, are reported.
-
-    They are reported if ``ns`` is a large share of the profile's length, or ``count`` a large share
-    of the kernel launches (``is_large``).
-    """
+    """Return whether ``ns`` or ``count`` is a large share of the profile or of its launches."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 

@@ -107,10 +107,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return for each call the time from the first start to the last end of its events, or None.
-
-    ``owner`` is the index of each event's call.
-    """
+    """Return the time from the first start to the last end of each call's events, or None."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)

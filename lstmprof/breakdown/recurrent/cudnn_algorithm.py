@@ -171,11 +171,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition under which a framework requests an algorithm.
-
-    ``holds(call)`` is None if the layer or GPU field ``fact`` is unknown. ``need(call)`` says what
-    to change if the condition is not met.
-    """
+    """A condition for an algorithm; ``holds(call)`` is None if the field ``fact`` is unknown."""
 
     name: str
     fact: str
@@ -370,10 +366,7 @@ def _by_torch(call: _Call) -> Choice:
 
 
 def _conditions_of_gpu(gpu: Gpu) -> tuple[_Condition, ...]:
-    """Return further conditions for the static kernel on this GPU; none below compute capability 7.
-
-    There are none either if the compute capability is unknown.
-    """
+    """Return further conditions for the static kernel on this GPU."""
     if gpu.major is None or gpu.major < 7:
         return ()
     return _VOLTA if gpu.major == 7 else _AMPERE

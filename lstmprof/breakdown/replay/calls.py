@@ -248,10 +248,7 @@ class Calls:
         return np.asarray(marks != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the work of its calls, and calls around this work without other work.
-
-        All events inside these calls are added, too.
-        """
+        """Add the work of vanished calls, calls around only such work, and what is inside."""
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
         work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])

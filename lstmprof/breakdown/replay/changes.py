@@ -110,10 +110,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times without the events of the mask ``vanished``.
-
-    The activities that these events issued, and the ways into these events, are removed, too.
-    """
+    """Return the times without these events, the activities they issued and the ways into them."""
     times, calls = nothing(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -129,10 +126,9 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without the calls of the mask ``vanished`` and the ways into them.
+    """Return the segments' times without these calls and the ways into them.
 
-    If a segment of Python before such a call is too long to be only a way in, it contains other
-    Python, too. Then only the median way in of the thread is subtracted.
+    If the Python before a call is too long to be only a way in, only the median way is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _names_any(graph, "call_id", vanished)
@@ -149,10 +145,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return a mask of the rows of ``table`` whose ``column`` has the id of one of the events.
-
-    ``rows`` is a mask of the events. ``table`` is the graph's segments if it is None.
-    """
+    """Return which rows of ``table`` (default: segments) name one of the events in ``column``."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
@@ -353,10 +346,7 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return a mask of the segments in the forward or backward pass.
-
-    It includes the ways into the ops of these passes.
-    """
+    """Return the segments of the forward and backward pass, and the ways into their ops."""
     phase, called = (graph.segments.column(name).to_pylist() for name in ("phase", "call_id"))
     calls = graph.calls
     codes, names = calls.events.texts("phase")
@@ -380,10 +370,8 @@ def _activities_inside(graph: StepGraph) -> Flags:
 def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
     """Return ``spent_ns`` with each chain of ops fused into one that passes over memory once.
 
-    All arrays have one entry per op; ``queue`` is the op's thread or stream. A chain is consecutive
-    ops of one thread or stream in the mask ``chained``, with no other op of the mask ``computes``
-    between them. Each op makes one pass over memory, which is assumed to take as long as the
-    chain's shortest op.
+    A chain is consecutive ops of one ``queue`` (thread or stream) in the mask ``chained``. Each op
+    but one saves the time of the chain's shortest op.
     """
     left = spent_ns.copy()
     rows = np.flatnonzero(computes)

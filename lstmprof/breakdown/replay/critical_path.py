@@ -183,11 +183,7 @@ class _Walk:
         return begin, leads, (False, number)
 
     def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
-        """Return the condition that an activity met last: (since when, at which place, its part).
-
-        Conditions are the launch and its latency, the previous activity of the stream, and a wait
-        for another stream.
-        """
+        """Return the condition that an activity met last: (since when, place, its part)."""
         conditions: list[tuple[int, int, _Node, str]] = []
         segment, offset = self._launched[index]
         if segment != NONE:
@@ -208,10 +204,7 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether the replay computed ``node`` before ``than``.
-
-        Only such a node may come next on the path, or the walk could go in circles.
-        """
+        """Return whether ``node`` was replayed first: the walk must not go in circles."""
         on_device, number, offset_ns = node
         if offset_ns is not None:  # its start is known when the segment before it has been computed
             number = self._previous[number]

@@ -115,11 +115,7 @@ class _Columns:
 
 
 def _order(graph: StepGraph) -> list[int]:
-    """Return an order in which each part comes after the parts that it waited for.
-
-    Segments are sorted by end, activities by start. At equal times, segments that wait come after
-    other segments, and activities last.
-    """
+    """Return segments by end and activities by start, so that each follows what it waited for."""
     segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
@@ -176,11 +172,7 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Return ``rows`` with latencies, gaps and delays that reproduce the observed starts.
-
-    The time from the last condition that was met to the start of the activity is added to this
-    condition.
-    """
+    """Return ``rows`` in which the condition met last explains the rest up to each start."""
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [

@@ -127,10 +127,7 @@ def _innermost_by_thread(
 def _thread_segments(
     segments: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return thread, start, end, event row and awaited thread of the segments of one thread.
-
-    Each is an array with one entry per segment.
-    """
+    """Return thread, start, end, event row and awaited thread of each segment of a thread."""
     rows = np.flatnonzero(segments.thread == number)
     bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
@@ -163,10 +160,7 @@ def _waiting_gaps(
     others: Flags,
     gap: Ints,
 ) -> Flags:
-    """Return for each time interval whether the thread, without records, waits for another in it.
-
-    ``borders`` are the borders of the intervals. ``rows`` are the thread's segments, then ``NONE``.
-    """
+    """Return for each interval whether the thread, without records, waits for another."""
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):

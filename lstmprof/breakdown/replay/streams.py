@@ -163,10 +163,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return per activity the activity it waited for, and the call that made its stream wait.
-
-        If it waited for several activities, the one that ended last is returned.
-        """
+        """Return per activity the activity that it waited for, and the call that caused this."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -180,11 +177,7 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the index of the first activity that waits because of ``call``.
-
-        It is the first activity that was launched after the call, on the stream that the call
-        blocks.
-        """
+        """Return the first activity launched after ``call`` on the stream that it blocks."""
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
@@ -251,10 +244,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return for a waiting call its scope, and the indices of the activities it waited for.
-
-    The scope is ``device``, ``stream``, ``event`` or ``copy``.
-    """
+    """Return a waiting call's scope, and the indices of the activities that it waited for."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

@@ -118,10 +118,7 @@ def _returned(start: int, sync: Sync, activity_ends: list[int]) -> int:
 
 
 class _Streams:
-    """The streams of one replay; lists have one entry per activity.
-
-    ``end`` of an activity that vanishes is the end of the previous activity of its stream.
-    """
+    """The streams of one replay; a vanished activity ends with the one before it."""
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
         latency_ns = np.where(times.instant, np.minimum(rows.latency_ns, 0), rows.latency_ns)
@@ -252,12 +249,7 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Return a mask of the events that keep a duration in the replay.
-
-    These are events in which their thread spends time, launches of the graph's activities, and
-    events outside the step. Any other event would be as long as the events inside it, and might be
-    mistaken for the innermost event.
-    """
+    """Return which events keep a duration, so that no other event seems to be the innermost."""
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
     lasts = pa.array(replay.segment_end_ns > replay.segment_start_ns)
@@ -268,10 +260,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """Convert recorded times to the times at which the replay reaches the same points.
-
-    ``thread`` and ``at_ns`` have one entry per point: its thread and its recorded time.
-    """
+    """Convert recorded times of threads to the times at which the replay is at the same point."""
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()

@@ -89,18 +89,12 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return for each of ``rows`` (activities or ops) the op that issued it, or ``NONE``.
-
-    An op counts as its own issuer.
-    """
+    """Return the op that issued each of ``rows`` (itself if it is an op), or ``NONE``."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for the column ``op``, and (codes, texts) for the column ``within``.
-
-    A code is an index into the texts, or −1 for null; there is one code for each of ``rows``.
-    """
+    """Return (codes, texts) for each of the columns ``op`` and ``within``."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -131,10 +125,7 @@ def _copies(events: EventTable, ops: Ints) -> Flags:
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for the element types before the casts, and (codes, texts) for after.
-
-    A code is an index into the texts, or −1 if unknown; there is one code for each of ``rows``.
-    """
+    """Return (codes, texts) of the element types before the casts, and of those after."""
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)

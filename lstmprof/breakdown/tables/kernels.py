@@ -108,10 +108,7 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text column: the sorted distinct ``values``, and for each event the index of its value.
-
-    ``index`` has these indices, ``NONE`` for null.
-    """
+    """A text column: its sorted distinct ``values``, and each event's index in them or ``NONE``."""
 
     values: list[str]
     index: Ints
@@ -129,11 +126,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Work:
-    """The events that the table counts, in buckets with equal rank, device and texts.
-
-    ``bucket`` and ``ns`` have one entry per event: its bucket and its time. The other fields have
-    one entry per bucket: rank, device, texts, number of events, number of events in steps.
-    """
+    """The counted events: bucket and time per event, other fields per bucket of alike events."""
 
     bucket: Ints
     ns: Ints
@@ -177,20 +170,13 @@ def _work(events: Packed) -> _Work:
 
 
 def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
-    """Return a mask of the rows of ``piece`` with a category, in the ranks ``computing``.
-
-    ``computing`` are the ranks whose ops compute on the host.
-    """
+    """Return which rows of ``piece`` have a category and run in the ranks ``computing``."""
     of_rank = np.isin(events.ints("rank", piece), computing)
     return np.asarray(of_rank & events.has_value("category", piece), dtype=np.bool_)
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return the bucket of each of ``rows``, and the columns of the buckets.
-
-    A bucket has events with the same rank, device and texts (``_ALL_TEXTS``). The columns are
-    these, the number of events, and the number of events in steps.
-    """
+    """Return each row's bucket, and the buckets' columns: keys, count, count in steps."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = numbered_few(keys)
@@ -213,10 +199,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 class _Spent:
-    """The times of events by group: total and percentiles.
-
-    ``group`` is the number of each event's group, from 0; each group has events.
-    """
+    """The times of events by group (numbered from 0, none empty): total and percentiles."""
 
     def __init__(self, group: Ints, ns: Ints) -> None:
         self._ns, self._ends = _by_group(group, ns)
@@ -243,10 +226,7 @@ def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
 
 
 def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
-    """Return for each group the rule that decided the category of most of its events.
-
-    If several rules decided for equally many events, it is the last one in alphabetical order.
-    """
+    """Return the rule that decided most of each group's events; if tied, the last one."""
     each = Groups(group.of, rule.index)
     of, index = group.of[each.first], rule.index[each.first]
     most_last = np.lexsort((index, each.sums(count), of))
@@ -255,10 +235,7 @@ def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
 
 
 def _launch_configs(group: Groups, config: _Text, bucket_ns: Ints) -> tuple[pa.Array, pa.Array]:
-    """Return for each group the number of launch configurations, and the one with the most time.
-
-    If several have the same time, it is the first one in alphabetical order.
-    """
+    """Return each group's number of configurations, and that with the most time."""
     known = np.flatnonzero(config.index != NONE)
     each = Groups(group.of[known], config.index[known])
     of, index = group.of[known][each.first], config.index[known][each.first]

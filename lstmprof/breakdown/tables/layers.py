@@ -231,11 +231,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the columns about optimizations (rungs) of a row, from its first forward pass.
-
-    ``next_rung_saves_ns`` is the mean over all calls. ``floor`` is the lower bound of the pass's
-    time.
-    """
+    """Return the columns about rungs: of the first forward pass; the saving is the mean."""
     stand = [one for m in members if m.work and (one := standing(m.work, floor))]
     if not stand:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -325,10 +321,7 @@ def _passes_of(
 def _passes(
     events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
 ) -> Iterator[tuple[int, Pass]]:
-    """Yield (index of a call, its pass) for each cuDNN call with recorded kernels.
-
-    ``owner`` has the index of each event's call.
-    """
+    """Yield (index of a call, its pass) for each cuDNN call with recorded kernels."""
     rows = np.flatnonzero(events.is_kind("kernel") & (owner != NONE))
     rows = rows[np.argsort(owner[rows], kind="stable")]
     names, texts = events.texts("name")

@@ -127,11 +127,7 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
-    """Yield (rank, phase of a step) for each phase of each step.
-
-    A phase's time interval begins with its first host event, and ends with its last host event or
-    when the next phase begins.
-    """
+    """Yield (rank, phase of a step); a phase may have several time intervals."""
     rows = np.flatnonzero(
         events.has_value("phase") & events.has_value("step") & ~events.has_value("device")
     )
@@ -169,10 +165,7 @@ _Memories = dict[_Owner, dict[int | None, "_ProcessMemory"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Memories:
-    """Return {(rank, device, allocator, line): {process: its memory}}.
-
-    ``borders`` are the times between which memory is summed, by rank.
-    """
+    """Return {(rank, device, allocator, line): {process: its memory}} between ``borders``."""
     memories: _Memories = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
@@ -195,10 +188,7 @@ class _ProcessMemory:
         self._first: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, time_ns: Ints, interval: Ints, values: _Floats) -> None:
-        """Add values of the counter ``name``, which must be later than the values added before.
-
-        ``interval`` has for each value the number of its time interval.
-        """
+        """Add later values of the counter ``name``; ``interval`` numbers their intervals."""
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
         first = np.flatnonzero(np.append(True, interval[1:] != interval[:-1]))
         if name == CHANGE:
@@ -239,10 +229,7 @@ class _ProcessMemory:
         )
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Return the changes in the time intervals ``parts``; None if changes were not recorded.
-
-        The result has the number and bytes of allocations, then those of frees.
-        """
+        """Return number and bytes of allocations and of frees; None if not recorded."""
         if CHANGE not in self._parts:
             return None
         _, each = self._joined[CHANGE]
@@ -252,11 +239,7 @@ class _ProcessMemory:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Return {counter: (numbers of the time intervals with values, values of each interval)}.
-
-        The values of a counter of totals are (peak, last value). Those of the counter of changes
-        are the number and bytes of allocations, then those of frees.
-        """
+        """Return {counter: (intervals with values, values)}: (peak, last), or changes."""
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
             intervals, values = zip(*added, strict=True)
@@ -264,10 +247,7 @@ class _ProcessMemory:
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """Return for each of ``parts`` the index range [first, end) of its time intervals.
-
-        The indices are those of the intervals of the counter ``name``.
-        """
+        """Return the range of indices of the counter's intervals in each part."""
         interval, _ = self._joined[name]
         ends = np.searchsorted(interval, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
@@ -297,10 +277,7 @@ def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterat
 
 
 def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
-    """Return the size columns for the time intervals ``parts``.
-
-    They are summed or maximised over the processes with values in these intervals.
-    """
+    """Return the size columns for ``parts``, over the processes with values in them."""
     there = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([process.peak(name, parts) for process in there]) for name in _TOTALS

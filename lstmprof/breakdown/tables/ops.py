@@ -69,10 +69,7 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Host events grouped by rank and ``code``, with sums over each group.
-
-    ``rows`` are the events; ``code`` has a number for each event of the table, such as its name's.
-    """
+    """Host events ``rows`` grouped by rank and ``code`` (a number per event), and their sums."""
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -95,10 +92,7 @@ class _Grouped:
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return each group's sum of the ``values`` of its events and all events inside them.
-
-        It is null unless ``known`` is True for the group (default: the rank has activities).
-        """
+        """Return the sums of ``values`` over events and those inside; null unless ``known``."""
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 
@@ -194,10 +188,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return for each event, if it is a range, the ns of the activities that belong to it.
-
-    ``named`` is the mask of the ranges.
-    """
+    """Return for each range the ns of the activities that belong to it."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
@@ -211,10 +202,7 @@ def _launched_in(events: EventTable, named: Flags) -> Ints:
 
 
 def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
-    """Return for each call ``issuer`` the innermost range of its rank when the call began.
-
-    It is ``NONE`` if no range was open.
-    """
+    """Return the innermost range of the rank when each call ``issuer`` began, or ``NONE``."""
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(issuer), NONE, dtype=np.int64)
@@ -316,10 +304,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
-    """Return each frame's duration without the frames directly inside.
-
-    It is at least 0: frames inside may be recorded as longer, because profilers' times jitter.
-    """
+    """Return each frame's duration without the frames directly inside, at least 0."""
     time_ns = events.dur_ns.copy()
     above = np.where(parent[rows] == NONE, NONE, around[parent[rows]])
     inner = above != NONE
@@ -328,11 +313,7 @@ def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> In
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three arrays of ns per frame: device time launched in it, then two of backward ops.
-
-    These are the host time and the device time of the backward ops whose forward op ran in the
-    frame. ``around`` has for each event the innermost frame around it.
-    """
+    """Return ns per frame: device time launched, and its backward ops' host and device time."""
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)

@@ -129,12 +129,7 @@ COLLECTIVE_SCHEMA = schema(COLLECTIVE_COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives; arrays have one entry per kernel, sorted by start.
-
-    ``device`` is the number of the kernel's rank and device, from 0; ``devices`` is how many there
-    are. ``in_step`` is True for kernels that a step launched, and for all kernels if no step is
-    marked.
-    """
+    """The kernels of collectives, by start; ``device`` numbers pairs of rank and device from 0."""
 
     row: Ints
     in_step: Flags
@@ -214,10 +209,9 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each of ``rows`` (kernels of collectives) moves.
+    """Return what each of ``rows`` moves, by the kernel or by the range "nccl:…" around it.
 
-    The profile records it for the kernel, or as the inputs of the range ("nccl:…") in which PyTorch
-    launches a collective. If a range launches several kernels, it is unknown how much each moves.
+    If a range launches several kernels, it is unknown how much each moves.
     """
     if not len(rows):
         return []
@@ -293,11 +287,9 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return two codes for each call: one of its possible counterparts, one of its process group.
+    """Return a code per call, equal for possible counterparts, and a code of its group.
 
-    Calls on other devices are counterparts if they have the same code: the same step, name, process
-    group, and position of the stream among the device's streams. The code of an unknown process
-    group is ``NONE``.
+    Counterparts have equal step, name, process group and position of the stream on the device.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     position = np.zeros(len(stream), dtype=np.int64)
@@ -313,10 +305,7 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return the calls of each collective: one row per collective, one column per device.
-
-    There is one array for each set of devices that communicate; a device here is one of one rank.
-    """
+    """Return the calls of collectives, (collective, device), for each set of devices."""
     of_devices: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -352,11 +341,7 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return for each collective how far apart its ends are on the devices.
-
-    ``ends_ns`` has one row per collective and one column per device. The median offset of each
-    device's clock is subtracted first.
-    """
+    """Return how far apart the ends (collective, device) are, after aligning the clocks."""
     offset = ends_ns - ends_ns[:, :1]
     left = offset - np.median(offset, axis=0).astype(np.int64)
     return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
@@ -556,11 +541,7 @@ def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> 
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return columns about waiting: how long a device waits, for which device, how late it arrives.
-
-    ``own`` are the device's rows of the table of collectives. ``late`` are the rows of all devices
-    in collectives in which this device arrived last. ``others`` is the number of other devices.
-    """
+    """Return the columns about waits and lateness, from own rows and those of being last."""
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)

@@ -126,10 +126,7 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return for each event the index of its step in ``windows``; ``NONE`` outside of steps.
-
-    If no step is marked, there is one window, and the index is 0 for all events.
-    """
+    """Return each event's index in ``windows``, or ``NONE``; 0 if no step is marked."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)

@@ -125,10 +125,7 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return the number of each op's own rule.
-
-    It is ``NONE`` for ops that only call other ops, and for other events.
-    """
+    """Return the number of each op's own rule; ``NONE`` for others and ops that only call ops."""
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -148,10 +145,9 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return for each of ``copies`` (rows of copies) whether the copy changes the element type.
+    """Return for each of ``copies`` (rows) whether the copy changes the element type.
 
-    The recorded types of the tensors decide. If they are unknown, a copy inside ``aten::to`` counts
-    as a cast, because PyTorch's autocast calls ``aten::to``.
+    If the types are unknown, a copy inside ``aten::to`` counts: PyTorch's autocast calls that op.
     """
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
@@ -175,8 +171,8 @@ def _types_differ(dtypes: str) -> int:
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
     """Return the rule number of each kernel in ``rows``, by the order in the module's docstring.
 
-    One exception: with JAX, ``op_name`` ends in the last op of a fusion. If that op only moves
-    elements and the kernel's own name shows a computation, the kernel's own name decides.
+    With JAX, ``op_name`` ends in a fusion's last op. If that only moves elements and the kernel's
+    name shows a computation, the name decides.
     """
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
@@ -195,37 +191,29 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return for each kernel in ``rows`` the rule number of its op, or of the nearest op around
-    that.
-
-    ``candidates`` has a rule number per event, or ``NONE``. The nearest op with a number counts.
-    """
+    """Return the number in ``candidates`` of each kernel's op, or of the nearest op around."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return for each kernel whether it copies a tensor for the op that launched it.
+    """Return which kernels copy a tensor before or after the work of their op.
 
-    Such copies come before or after the op's work. ``by_kernel`` are the rules by the kernels'
-    names, ``rules`` those by the op. If a kernel's name does not distinguish casts from copies and
-    the op is a cast or a copy, the result is False.
+    A kernel whose name may mean a cast or a copy is not one of them if the op is a cast or copy.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
-    """Return for each op of another library than the framework the kernel rule for its name, or
-    ``NONE``."""
+    """Return for each op of a library the kernel rule for its name, or ``NONE``."""
     of_library = op_rules == _NUMBER[LIBRARY_OP]
     within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
     return np.where(within == _NUMBER[UNNAMED], NONE, within)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return for each event the rule number for its ``op_name`` (recorded by XPlane), or
-    ``NONE``."""
+    """Return the rule number for each event's ``op_name`` (XPlane), or ``NONE``."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 
@@ -247,10 +235,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return for each event whether a name scope puts it into the optimizer's phase.
-
-    Users choose the names of scopes, so such a phase is not reliable.
-    """
+    """Return which events are in the optimizer's phase only by a name that users choose."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

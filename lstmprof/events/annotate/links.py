@@ -116,11 +116,7 @@ def launches(events: EventTable) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of the rows ``among`` that equals it in all
-    ``columns``.
-
-    It is ``NONE`` if there is no such row.
-    """
+    """Return for each of ``rows`` the first of ``among`` equal in all ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     both = np.concatenate([among, rows])
@@ -242,10 +238,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return for each host event the phase that was open on its rank when the event started.
-
-    The innermost open phase range of all threads decides; ``NONE`` if none is open.
-    """
+    """Return the innermost phase open on the rank, on any thread, when each host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)

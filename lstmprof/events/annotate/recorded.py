@@ -110,10 +110,7 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
-    """Count events on disk with one batch in memory at a time.
-
-    If a rank has processes that ran one after the other, the whole table is in memory.
-    """
+    """Count one batch at a time, or the whole table if processes ran one after the other."""
     # Imported here, because commands that read a stored run do not need the rules for categories.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 
@@ -132,8 +129,7 @@ def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """The counts of one process by name, the numbers of its steps, and of its steps with
-    activities."""
+    """The counts of one process by name, its step numbers, and those with an activity."""
 
     counts: dict[str, int]
     steps: Ints
@@ -145,10 +141,7 @@ def _process_counts(tally: Tally) -> list[_ProcessCounts]:
 
 
 def _rank_counts(rank: int | None, processes: list[_ProcessCounts]) -> Recorded:
-    """Return the counts of a rank: the sums over its ``processes``.
-
-    The processes ran one after the other.
-    """
+    """Return the counts of a rank, whose ``processes`` ran one after the other."""
     counts: Counter[str] = Counter()
     for of in processes:
         counts.update(of.counts)

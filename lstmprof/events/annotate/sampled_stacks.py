@@ -49,11 +49,7 @@ def _rule(part: str, frameworks: str, pattern: str, reason: str) -> FrameRule:
 
 
 def _functor(part: str, functors: str, reason: str) -> FrameRule:
-    """Make a rule for TensorFlow's unary and binary kernels with one of these functors.
-
-    ``functors`` is a regular expression. These kernels are instances of one class template, so that
-    only the functor shows the work.
-    """
+    """Make a rule for TensorFlow's unary and binary kernels: only the functor shows the work."""
     pattern = rf"^tensorflow::(?:Simple)?(?:Unary|Binary)\w*Op<.*functor::(?:{functors})"
     return _rule(part, "tensorflow", pattern, reason)
 

@@ -86,8 +86,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind`` in which host ranges that match ``expression`` are the only
-    steps."""
+    """Return the column ``kind`` with host ranges that match ``expression`` as the only steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -111,10 +110,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the rows, among ``rows``, of the markers of the thread that has the most markers.
-
-    Markers inside other markers are left out; the others are sorted by time.
-    """
+    """Return the outermost markers of the thread with the most markers, by time."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -134,11 +130,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per marker of one rank.
-
-    ``processes`` has (rows, rows of the markers) for each of the rank's processes, which ran one
-    after the other.
-    """
+    """Return one window per marker; ``processes`` has (rows, markers) of each, in order."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -160,10 +152,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the numbers in the markers' names (``ProfilerStep#7``), or 0, 1, 2 … if any is absent.
-
-    Also return 0, 1, 2 … if two markers have the same number.
-    """
+    """Return the numbers in the names (``ProfilerStep#7``), or 0, 1 … unless all differ."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -178,8 +167,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops; if there are no ops, that with the most runtime
-    calls."""
+    """Return the thread with the most ops, or else with the most runtime calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -220,11 +208,7 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
 
 
 def _steps_at(at_ns: Ints, step_windows: list[Window]) -> Ints:
-    """Return the step number at each time in ``at_ns``, or −1 outside of steps.
-
-    ``step_windows`` belong to one rank and are sorted by time. If two overlap, the later step is
-    returned.
-    """
+    """Return the step at each time, the later one if two overlap, or −1."""
     starts, ends, steps = (
         np.array(values, dtype=np.int64)
         for values in zip(*((w.start_ns, w.end_ns, w.step) for w in step_windows), strict=True)

@@ -152,8 +152,7 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return a number for each of ``rows``, equal for equal rank and ``columns``; ``NONE`` for
-        others."""
+        """Return a number for each of ``rows``, equal for equal rank and ``columns``."""
         numbered = np.full(len(events), NONE, dtype=np.int64)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
         numbered[rows] = numbers.of(*keys)
@@ -213,12 +212,7 @@ class Tally:
         self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return those ``activities`` without a launch that began before the first one with a
-        launch.
-
-        Only activities of the same stream are compared. Activities without a known stream count as
-        one stream per process.
-        """
+        """Return activities without a launch before the first of their stream with one."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -280,11 +274,7 @@ def _distinct_steps(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
 
 
 class _Lost:
-    """Count kernel launches per process, and lost launches: those without an activity.
-
-    Lost launches before the first and after the last launch with an activity are counted
-    separately.
-    """
+    """Count kernel launches, and those without an activity: all, at the begin and at the end."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -296,10 +286,7 @@ class _Lost:
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
-        """Count the launches of the next part of the table.
-
-        ``process`` has the process number of each event.
-        """
+        """Count the launches of the next part of the table."""
         launches = columns.where("kernel launch")
         has_activity = activity_counts.any(columns.row[launches])
         lost, with_activity = launches[~has_activity], launches[has_activity]
@@ -314,11 +301,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count lost launches before the first and after the last launch with an activity.
-
-        ``lost`` and ``with_activity`` (launches with an activity) are process numbers, ``…_ns``
-        starts.
-        """
+        """Count lost launches before the first and after the last with an activity."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)
@@ -389,8 +372,7 @@ class _Starts:
 
 
 class _Overlaps:
-    """Count activities that overlap an earlier activity of their stream, and the time in which both
-    run."""
+    """Count activities that overlap an earlier one of their stream, and the common time."""
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
@@ -400,10 +382,7 @@ class _Overlaps:
     def add(
         self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
     ) -> None:
-        """Count the overlaps of ``activities``, positions in the next part of the table.
-
-        ``process`` has the process number of each event.
-        """
+        """Count the overlaps of ``activities``, positions in the next part of the table."""
         rows = activities[columns.stream[activities] != NONE]
         own = (
             columns.stream[rows],
@@ -437,10 +416,7 @@ class _Overlaps:
 
 
 def _latest_end(stream: Ints, end: Ints) -> Ints:
-    """Return for each activity the position of the activity of its stream that ends last so far.
-
-    ``stream`` has the stream numbers, sorted; ``end`` the ends.
-    """
+    """Return for each activity that of its stream (sorted) which ends last so far."""
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))

@@ -198,10 +198,7 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add the events of ``batch`` that have a possible time.
-
-        If ``within`` (first ns, last ns) is given, add only events that overlap or touch it.
-        """
+        """Add the events with a possible time that overlap or touch ``within``, if it is given."""
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
@@ -216,10 +213,7 @@ class _Gathering:
         self.chunks.add(_table(kept))
 
     def closed(self, ranges: Batch) -> Batch:
-        """Return ``ranges``; a range without an end lasts until the end of the last event.
-
-        The length of a range that starts later is 0.
-        """
+        """Return ``ranges`` in which a range without an end lasts until the last event."""
         start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
         is_open = end == UNKNOWN
         if not is_open.any():

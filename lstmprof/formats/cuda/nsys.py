@@ -241,10 +241,7 @@ def _read_export(raw: RawFile) -> Profile:
 
 
 def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
-    """Yield notes about what was not recorded: any activity, or the kernels of CUDA graphs.
-
-    ``graphs`` is the number of CUDA graphs that were recorded as one activity each.
-    """
+    """Yield notes if no activity, or whole ``graphs`` in place of kernels, were recorded."""
     if not recorded.activities:
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:

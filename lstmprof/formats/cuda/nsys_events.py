@@ -86,11 +86,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices for an export in which each of CUDA's numbers means one GPU in all
-    processes.
-
-    ``gpus`` maps CUDA's number to Nsight's; ``names`` and ``facts`` are by Nsight's number.
-    """
+    """Return the devices if each of CUDA's numbers means one GPU in all processes."""
     of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
@@ -100,8 +96,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Value]) -> dict[i
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return {CUDA's device number: Nsight's GPU number}; both are equal if CUDA's is not
-    recorded."""
+    """Return {CUDA's device number: Nsight's GPU number}, equal if not recorded."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -230,10 +225,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return the text number of each kernel's best known name (``_KERNEL_NAMES`` has the order).
-
-    ``known`` are the numbers of all texts.
-    """
+    """Return the number of each kernel's best name that is among the texts ``known``."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -242,11 +234,7 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
-    """Yield waits for a device; the device is that of the activities in the wait's CUDA context.
-
-    The wait's ``deviceId`` may be wrong: a report's second process wrote 0 for device 1 (seen in
-    Nsight Systems 2026.2).
-    """
+    """Yield waits, on the device of their context: their own ``deviceId`` may be wrong."""
     if _SYNCS not in database.columns:
         return
     for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
@@ -316,10 +304,7 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return times, pid and tid of host events.
-
-    ``globalTid`` contains machine, process and thread in 16, 24 and 24 bits.
-    """
+    """Return times, pid and tid; ``globalTid`` is machine, process, thread: 16, 24, 24 bits."""
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {

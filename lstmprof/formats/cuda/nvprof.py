@@ -219,10 +219,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
-    """Join start and end markers of the same id to NVTX ranges.
-
-    The end is ``UNKNOWN`` if a range has no end marker.
-    """
+    """Join start and end markers of equal id to ranges; a missing end is ``UNKNOWN``."""
     table = f"{_KIND}MARKER"
     if table not in database.columns:
         return []
@@ -244,10 +241,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
 
 
 def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
-    """Return (process ids, thread ids) of a table's ``length`` rows; 0 if unknown.
-
-    The column ``objectId`` (CUpti_ActivityObjectKindId) has both as little-endian uint32.
-    """
+    """Return (pids, tids) from ``objectId``, two little-endian uint32; 0 if unknown."""
     if "objectId" not in database.columns[table]:
         return np.zeros(length, np.int64), np.zeros(length, np.int64)
     blobs = [b if b and len(b) >= 8 else bytes(8) for b in database.blobs(table, "objectId")]
@@ -256,10 +250,7 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return times, pid and tid of host events.
-
-    ``tid`` is the lower half of the pthread_t; tables of calls have it as a signed number.
-    """
+    """Return times, pid and tid, which is the (perhaps signed) lower half of a pthread_t."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],

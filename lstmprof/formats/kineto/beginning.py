@@ -196,10 +196,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return (category, start in ns, rounded down to µs) of each event with a duration.
-
-    Return None if the text is empty, or does not consist of whole events.
-    """
+    """Return (category, start in ns) of each timed event; None if these are no whole events."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -265,10 +262,7 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
 
 @dataclass
 class _File:
-    """A file: its text before the events (``head``), and the pieces that have been read.
-
-    ``read`` has each piece by (first byte, byte after it).
-    """
+    """A file: its text before the events, and the pieces read, by (first byte, byte after)."""
 
     path: Path
     file: OpenFile
@@ -286,11 +280,7 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read those of the byte ranges ``needed`` that have not been read yet.
-
-        A range is (first byte, byte after it). Return False if they are too large, or contain no
-        whole events.
-        """
+        """Read the byte ranges ``needed``; return False if they are too large or no events."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -304,10 +294,7 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the last events, from byte ``start`` on.
-
-        Return False if these are too many, or the file does not end like Kineto's.
-        """
+        """Read the events from ``start`` to the file's end; return False if not possible."""
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -372,11 +359,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if it ends before ``until_ns``; all markers before this time have been
-    read.
-
-    Return None if it ends later, or if step markers are on several threads.
-    """
+    """Return the first step if it ends before ``until_ns``, up to which markers were read."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -390,8 +373,7 @@ def _beginning_of_step(
 ) -> Beginning | None:
     """Return the beginning with the events that began before the end of ``step``.
 
-    ``elsewhere`` has the categories of the samples of the whole file. Return None if a device is
-    used later in the file, but not up to the end of ``step``, because then it is unknown what the
+    Return None if a device is used elsewhere in the file but not here: then it is unknown what the
     host waits for.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))

@@ -368,9 +368,5 @@ def _events_and_number(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray
 
 
 def _packed(values: list[int]) -> Ints:
-    """Convert to an int64 array.
-
-    Raises:
-        struct.error: a value does not fit into int64.
-    """
+    """Convert to int64; raise struct.error if a value does not fit."""
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

@@ -144,7 +144,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Read pieces; those of a big file in worker processes and with their columns on disk.
+    """Read pieces; those of a big file in workers, with their columns on disk.
 
     Closing ``stack`` ends the workers; after an error it removes the columns.
     """
@@ -286,10 +286,7 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """The texts of pieces, cut from ``rest`` (already read) and the following bytes of ``file``.
-
-    After the iteration, ``rest`` is the text after the last border.
-    """
+    """Texts of pieces, from ``rest`` and ``file``; at the end ``rest`` follows the last border."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
@@ -307,11 +304,9 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """The texts of pieces as parts of the uncompressed ``file`` at ``path``, from byte ``start``
-    on.
+    """Texts of pieces as parts of a plain file, from byte ``start`` (that of ``rest``) on.
 
-    ``rest`` (text already read) begins at ``start``. Only the end of each text is read here, to
-    find the border; the rest is read by the process that reads the piece.
+    Only the end of each text is read here, to find the border.
     """
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:

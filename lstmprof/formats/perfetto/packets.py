@@ -67,11 +67,7 @@ def begins(head: bytes) -> bool:
 
 
 def _after(content: bytes, wire: int, at: int) -> int:
-    """Return where the value at ``at`` ends.
-
-    Raises:
-        ValueError: the wire type does not exist, or the value is cut.
-    """
+    """Return where the value at ``at`` ends; raise ValueError if there is no such value."""
     if wire == 0:
         return varint(content, at)[1]
     if wire == 2:

@@ -368,10 +368,7 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
 
 
 def _source(agent: Any, owners: TrackOwners) -> int | None:
-    """Return the device that a copy reads from, by its agent (``Agent-4`` or 4).
-
-    If the agent is unknown, return the only GPU, or None if there are several.
-    """
+    """Return the device of an agent (``Agent-4`` or 4); if unknown, the only GPU or None."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:
         return owners.devices[int(number[1])]

@@ -84,11 +84,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _check_count(raw: RawFile, outlined: Outline) -> None:
-    """Check the number of events, because reading an event takes 560 bytes of memory.
-
-    Raises:
-        ProfileError: there are more events than in a real profile of the same size.
-    """
+    """Raise ProfileError if so many events (560 bytes of memory each) are in no real profile."""
     count = sum(len(piece) for plane in outlined.pieces for line in plane for piece in line)
     size, each = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
     if count > _FREE_EVENTS + size // each:

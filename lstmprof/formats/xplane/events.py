@@ -119,10 +119,7 @@ class _Operands:
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Return the operands of the first matmul in ``instruction``, else of the smallest tanh.
-
-        They are written like TensorFlow's: ``(f32[6,16];f32[16,64])``.
-        """
+        """Return the operands of the first matmul, else of the smallest tanh, as text."""
         products = self._find(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])

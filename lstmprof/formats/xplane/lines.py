@@ -55,10 +55,7 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 @dataclass(frozen=True)
 class _Marks:
-    """The allocations and frees of a line, one element per event; below 0 means unknown.
-
-    ``allocated`` is the total after the event and ``size`` that of the block, both in bytes.
-    """
+    """A line's allocations and frees; ``allocated`` (total after it) and ``size`` in bytes."""
 
     time_ns: Ints
     is_free: Flags
@@ -290,10 +287,7 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """Return (start, length) in whole ns, or None if the event has no possible time.
-
-    Start and end are rounded from exact ps; the length is their difference.
-    """
+    """Return (start, length) in ns, both ends rounded; None if there is no possible time."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -351,10 +345,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, gpu_stream: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return {column of ids: (numbers of the events that have such an id, these ids)}.
-
-    ``gpu_stream`` is the position of each stat's name in ``names``.
-    """
+    """Return {column of ids: (events with such an id, ids)}; ``names`` are the stats' names."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
         hit = np.isin(gpu_stream, [i for i, name in enumerate(names) if name == stat])
@@ -371,10 +362,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, gpu_stream: Ints, names: list[str]) -> Ints:
-    """Return a number per stat, equal for equal stats; values of ids are ignored.
-
-    ``gpu_stream`` is the position of each stat's name in ``names``.
-    """
+    """Return a number per stat, equal for equal stats; values of ids are ignored."""
     is_id = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -398,10 +386,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Return (number of each event's kind, first event of each kind).
-
-    Events of one kind have the same name and, in the same order, stats with the same ``codes``.
-    """
+    """Return (each event's kind, first event of each kind): equal names and stats."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -439,11 +424,7 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return ``column``, one value per event, with new values ``ids`` for the events ``owner``.
-
-    An id below 1 becomes null. ``kept`` are the numbers of the events that the column has, and
-    ``events`` is the number of all events.
-    """
+    """Return ``column`` of the events ``kept``, with the ids of the events ``owner``."""
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

@@ -329,8 +329,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of the consecutive whole events in ``window`` that begin at position
-    ``at``."""
+    """Return the ends of the consecutive whole events that begin at ``at``."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:
@@ -360,10 +359,7 @@ def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int
 
 
 def _field(window: bytes, at: int, base: int, stop: int) -> tuple[int, int, int]:
-    """Return (tag, start of the value, end) of the field at ``at``, as positions in the file.
-
-    ``window`` has the file's bytes from ``base`` on; the field must end before ``stop``.
-    """
+    """Return (tag, start of the value, end) of the field at ``at``, as file positions."""
     tag, value = _varint(window, at)
     wire = tag & 7
     if wire == 2:

@@ -28,11 +28,10 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, by name; ``a_cell``: one kernel or op is one cell.
+    """Recurrent kernels or ops of one library, by name; ``a_cell``: each is one cell.
 
-    Names show the cell and the pass (``_fp``, ``Backward``), but not where a call begins, and no
-    sizes. Kernels count if no recorded op launched them: in profiles that have only kernels, from
-    Nsight Systems, nvprof, or of the GPU only.
+    Kernels count only if no recorded op launched them. Names show neither sizes nor where a call
+    begins.
     """
 
     form: str
@@ -149,10 +148,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each part of the events; a part has whole steps of one rank or several.
-
-    Yield None, which stands for all rows, if the profile is small.
-    """
+    """Yield the rows of whole steps, some at a time; None (all rows) if the profile is small."""
     if len(events) <= KEPT_ROWS:
         yield None
         return

@@ -41,11 +41,7 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """A node of the graph that is a recurrent layer.
-
-    ``network`` describes the whole layer, with all directions. ``packed`` says whether the node has
-    an input with sequence lengths.
-    """
+    """A node that is a recurrent layer; ``packed``: it has an input with sequence lengths."""
 
     row: int
     name: str
@@ -84,10 +80,7 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """Return ``width``, or the width found in other steps if it is None.
-
-    It is None where the next matmul has no event, because nodes shorter than 1 µs have none.
-    """
+    """Return ``width``; if None (nodes under 1 µs have no event), that of other steps."""
     others = set(of_steps) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -172,10 +165,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Return the network that the shapes of X (batch, time, inputs) and of the initial state show.
-
-    The state is (batch, directions, hidden).
-    """
+    """Return the network; X is (batch, time, inputs), states (batch, directions, hidden)."""
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -190,11 +180,7 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Return the network that the shapes of the node's inputs show; X is (time, batch, inputs).
-
-    R, B and initial states show directions and hidden units. In a quantized layer, the first matrix
-    may be the scales of the weights.
-    """
+    """Return the network; X is (time, batch, inputs), and R, B and states show the rest."""
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

@@ -64,11 +64,9 @@ LEAST_NODES = 4
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, whether it computes a gradient, its role in a cell.
+    """What a node's name shows: its loop, the part of the loop (body or cond), its role in a cell.
 
-    ``part`` is ``body`` or ``cond`` if the name shows it. ``role`` is PRODUCT, SIGMOID, TANH or
-    CELL. ``scope`` is the path up to the innermost name of a recurrent layer or cell, if there is
-    one.
+    ``scope`` is the path up to the innermost name of a recurrent layer or cell.
     """
 
     op_type: str
@@ -139,11 +137,7 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often the program ran: as often as most of its nodes outside of loops.
-
-        Return None if this does not divide ``repetitions``, the number of repetitions of a loop, or
-        if too few nodes ran equally often.
-        """
+        """Return how often most nodes outside of loops ran; None if it is uncertain."""
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -190,11 +184,7 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient) for each layer op.
-
-    Gradients run in the reverse order of the layers. If there is another number of gradient ops,
-    the rows of the gradients are empty.
-    """
+    """Yield (row, rows of its gradient) of each layer op; gradients run in reverse."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
@@ -301,10 +291,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return the start of the loop's last matmul or cell op.
-
-    It orders stacked loops: the first matmul of a loop may run before the loop below has begun.
-    """
+    """Return the start of the loop's last matmul or cell op, which orders stacked loops."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -317,11 +304,7 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop if the loop has cells.
-
-    ``rows`` are the events of its body in all runs, ``backward`` those of its gradient.
-    ``conditions`` is the number of times that its condition ran.
-    """
+    """Yield each run of one loop with cells; ``rows`` and ``backward`` are those of all runs."""
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -402,10 +385,7 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for scopes with a matmul whose name is that of a cell.
-
-    If there is none, return the scopes with the name of a layer.
-    """
+    """Return {scope: its nodes} for scopes named like cells or else like layers."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:
@@ -420,10 +400,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network that the inputs of ``LSTMBlockCell`` or ``GRUBlockCell`` show.
-
-    The inputs begin with (x, cs_prev) or (x, h_prev).
-    """
+    """Return the network that the inputs (x, state, …) of a cell op show."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

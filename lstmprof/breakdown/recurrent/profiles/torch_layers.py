@@ -77,10 +77,7 @@ def within(events: EventTable, which: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op; ``inside`` has the rows of the ops inside it, by name.
-
-    ``parent`` has the row of each event's parent.
-    """
+    """A layer's op, the rows of the ops inside it by name, and the parent of each event."""
 
     inputs: Inputs
     row: int
@@ -226,11 +223,7 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Return ``network`` with the sizes that the weights ``matrices`` show.
-
-    The matrices are in the order of layers and directions; ``states`` is the shape of the initial
-    state.
-    """
+    """Return ``network`` with the sizes that its weights (layer by layer) show."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     each = len(matrices) // states[0]
@@ -247,10 +240,7 @@ def _with_weights(
 
 
 def _vendor_network(op: _Op, row: int, name: str) -> Network:
-    """Return the network that the inputs of cuDNN's or MIOpen's op show.
-
-    The size of all weights shows the number of layers.
-    """
+    """Return the network that the inputs of cuDNN's or MIOpen's op show."""
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_INPUT[name])
     network = replace(
@@ -266,10 +256,7 @@ def _vendor_network(op: _Op, row: int, name: str) -> Network:
 
 
 def _onednn_network(op: _Op, rows: Sequence[int]) -> Network:
-    """Return the network that oneDNN's ops show: one op per layer and direction.
-
-    If the layer is bidirectional, one ``aten::cat`` per layer joins both directions.
-    """
+    """Return the network of oneDNN's ops, one per layer and direction."""
     units = []
     for row in rows:
         shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)

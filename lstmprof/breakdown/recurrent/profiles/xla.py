@@ -42,10 +42,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _LoopRun:
-    """One run of a loop: its events, and the rows of the matmuls and tanhs of one time step.
-
-    ``count`` is the number of time steps.
-    """
+    """One run of a loop of ``count`` steps, and the matmuls and tanhs of one of these steps."""
 
     path: str
     count: int
@@ -125,11 +122,7 @@ class _Reader:
         return shape_at(self._inputs.shapes(row), 0, 2) or ()
 
     def next_matmul_inputs(self, runs: Sequence[_LoopRun]) -> int | None:
-        """Return the summed dimension (K) of the first matmul after the last forward loop.
-
-        ``runs`` are the runs of the step's loops. Return None if there is no such matmul, or if
-        its shapes do not show K.
-        """
+        """Return the summed dimension of the first matmul after the forward loops."""
         ends = [int(self.end_ns[each.rows].max()) for each in runs if not each.backward]
         if not ends:
             return None
@@ -217,11 +210,7 @@ def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
 
 
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
-    """Yield each forward run of a loop with cells, together with its backward run.
-
-    Backward runs are in the reverse order. ``after`` is the input width of the first matmul after
-    the loops.
-    """
+    """Yield each forward run of a loop with cells, with its backward run (in reverse order)."""
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
     for each in runs:
@@ -248,10 +237,7 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
-    """Return the cells of a time step from its matmuls: as few as possible.
-
-    Matmuls before or after the cells, such as those of a head inside the loop, are omitted.
-    """
+    """Return the cells of a time step: as few as possible, from some or all of its matmuls."""
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
     path = reader.path(run.products[0])
@@ -290,11 +276,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell that its matmuls show; each operand may be the data or the weight.
-
-    If several cells fit, it is the one whose state a tanh reads (``tanhs`` are the shapes of their
-    inputs).
-    """
+    """Return the cell of these matmuls, of which each operand may be the weight; tanhs decide."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
@@ -327,10 +309,7 @@ def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """Return the shape of ``weight``, transposed if needed so that the summed dimension is first.
-
-    Return None if neither dimension occurs in ``data``.
-    """
+    """Return ``weight`` with the dimension that ``data`` shares first, or None."""
     if weight[0] in data:
         return weight
     return (weight[1], weight[0]) if weight[1] in data else None
