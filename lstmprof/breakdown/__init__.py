@@ -6,9 +6,7 @@
     timings       step times of the iterations that ran without the profiler
     host, waits   what each host thread and device did at each instant of a step
     attribution   the resulting time intervals of each step, with the event that causes each
-    slots         match the events of one step with the same events of the other steps
-    recording     the time that the profiler itself added to a step
-    clean_step    the step without that time and without disturbances (the "clean" step)
+    slots, slot_times, recording, clean_step    the step without disturbances and profiler
 """
 
 from __future__ import annotations

@@ -1,30 +1,9 @@
-"""The clean step: the time of a step if nothing disturbs it.
+"""The clean step: the time of a step if nothing disturbs it, computed from the profiled steps.
 
-It is computed from the attributed time of the profiled steps, one slot at a time. A slot is an
-event that recurs in the steps, such as the third matmul of the forward pass (``slots``). A
-preemption makes a few events of one step much longer, and does not affect the same events of other
-steps. So the time of a slot is a low percentile of its times over all steps (``QUANTILE``; the
-median for profiles from other tools), minus the cost of recording. The clean step is the sum of the
-slots' times. A slot that occurs in a third of the steps counts a third. docs/accuracy.md shows how
-the percentile was chosen.
-
-The profiler's cost per event is chosen so that the clean step is as long as a target from the timed
-iterations (steps without a profiler):
-
-- The target is a low percentile of the timed iterations. It is their median if the profiled steps
-  differ in their numbers of events; else the shortest one, if they mostly waited for a CPU.
-- The time of slots that at most half of the profiled steps have is added to the target, which then
-  is at most the mean iteration.
-- If the sum of the slots is shorter than the target although the threads of the timed iterations
-  had their CPUs, a higher percentile is taken, at which the sum is the target. This happens if time
-  moves from slot to slot between the steps, because the profiler omits other ops in each step.
-- The cost per event has an upper limit (``MOST_TIMES``, ``MOST_RECORDING_NS`` of ``recording``). If
-  the step is longer than the target even at this limit, it is scaled down to the target.
-- If the target is longer than the profiled steps on a busy machine, the cost per event is
-  ``USUAL_TIMES`` its cost in a loop of one trivial call.
-- If other programs made the timed iterations wait for a CPU, the clean step is at most as long as
-  these iterations without their waits (``undelayed_ns`` of ``timings``). An op of many milliseconds
-  is interrupted in every step, so no percentile of it is undisturbed.
+docs/ledger.md ("The clean step") defines it: the sum over slots (events that recur in the steps) of
+a low percentile of their times, minus the cost of recording. The cost per event is chosen so that
+the clean step is as long as the timed iterations (steps without a profiler): the ``target``.
+docs/accuracy.md shows how the percentile was chosen.
 """
 
 from __future__ import annotations

@@ -143,8 +143,7 @@ class Groups:
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum ``values`` in each group as integers; with the mask ``where``, only where it is
-        True."""
+        """Sum ``values`` in each group as integers, or only where the mask ``where`` is True."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])

@@ -5,19 +5,11 @@
     {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
      "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
 
-A kernel of a collective also has its ``operation``, ``message_bytes`` (the input or the output of
-one rank, whichever is larger, as in NCCL's tests), ``group_size`` in ranks and ``process_group``
-(its name in PyTorch, and a description).
-
-The keys have this order, so that equal configurations are equal texts; unrecorded keys are left
-out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are per thread,
-``shared_bytes`` per block, including the ``dynamic_shared_bytes`` of the launch. Occupancies are
-shares of the threads that a multiprocessor can hold: ``estimated`` for this grid (Kineto),
-``theoretical`` for a grid that is large enough (TensorFlow, JAX).
-
-Some profilers write uninitialised numbers. Impossible numbers are read as unknown. If the grid or
-the block is impossible, the whole configuration is unknown; if the registers are impossible, the
-shared memory is unknown, too.
+The keys have the order of ``LaunchConfig``, so that equal configurations are equal texts;
+unrecorded keys are left out. Occupancies are shares of the threads that a multiprocessor can hold:
+``estimated`` for this grid (Kineto), ``theoretical`` for a large grid (TensorFlow, JAX).
+Some profilers write uninitialised numbers: impossible numbers are unknown. If the grid or block is
+impossible, so is the configuration; if the registers are, so is the shared memory.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ _SAMPLED = 32
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files written by ``write_columns``, with at least one row each, sorted by their column
-    ``time``."""
+    """Files by ``write_columns`` with one row or more, sorted by their column ``time``."""
 
     paths: Sequence[Path]
     time: str

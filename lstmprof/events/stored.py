@@ -218,8 +218,7 @@ class StoredEvents(EventTable):
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Return this table with the columns in ``files`` replaced; there is one file per batch, in
-        order."""
+        """Return this table with the columns in ``files`` replaced, one file per batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)

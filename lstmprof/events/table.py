@@ -127,8 +127,7 @@ class EventTable:
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Return this table with the columns replaced that ``columns_of`` computes for each
-        part."""
+        """Return this table with the columns that ``columns_of`` computes for each part."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -263,8 +262,7 @@ class EventTable:
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """Return this table with ``value`` cached, so that ``once(function)`` need not compute
-        it."""
+        """Return this table with ``value`` cached as that of ``once(function)``."""
         self._cache["function", function] = value
         return self
 

@@ -1,14 +1,9 @@
 """Find a raw profile or the files of a tar archive, unpack it within bounds, and read it in parts.
 
-A plain file stays where it is; a large gzipped file is unpacked into a temporary file, so memory
-does not grow with the profile unless a reader asks for all of it. Tar headers are untrusted: they
-may have huge sizes, negative sizes that lead back to an earlier header, or endless nesting. If an
-archive is damaged, the files before the damage are still read; links, devices and folders are
-skipped.
-
-Profilers print JSON by hand: a comma before ``]``, ``nan`` or ``-inf`` for a bandwidth, a Windows
-path with single backslashes, a control character or an undecodable byte inside a kernel's name.
-These faults are repaired. For a truncated file the error names the byte at which the file ends.
+A plain file stays where it is; a large gzipped file is unpacked into a temporary file. Tar headers
+are untrusted: sizes may be huge or negative, and nesting endless. Profilers print JSON by hand: a
+comma before ``]``, ``nan``, a Windows path with single backslashes, an undecodable byte inside a
+kernel's name. These faults are repaired; for a truncated file the error names the byte.
 """
 
 from __future__ import annotations
@@ -85,8 +80,7 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """An unpacked raw profile: ``given`` is its content in memory, or the open file with the
-    content."""
+    """An unpacked raw profile; ``given`` is its content, or the open file with it."""
 
     path: Path | str  # for messages: the path of the file, its place in an archive, or its URL
     given: bytes | OpenFile
@@ -398,8 +392,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """The readable list of an archive's files; ``fault`` says why later files are missing, or is
-    None."""
+    """An archive's files; ``fault`` says why later files are missing, or is None."""
 
     files: list[Member]
     fault: ProfileError | None

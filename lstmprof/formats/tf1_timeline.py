@@ -112,8 +112,7 @@ _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The parts of a process's name; ``lane`` is what follows the device (``stream:14``), often
-    empty."""
+    """The parts of a process's name; ``lane`` follows the device, such as ``stream:14``."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …

@@ -1,16 +1,9 @@
 """The ops and calls of one step, and which of them vanish if some work is not done.
 
-If a call vanishes, these vanish, too:
-
-- all calls inside it, and calls around it that issue nothing else;
-- the autograd node of an op that vanishes, with all calls inside, and the engine's range around the
-  node if it then issues nothing (sums of gradients often remain in it);
-- views of tensors (``VIEWS``) right before the call with the same parent, such as a
-  ``.transpose()`` before a copy. Profiles do not record who uses a view, so the time of a view that
-  another call also uses is subtracted by mistake;
-- the way into the call: the Python or framework code right before it (``changes``).
-
-A copy or a fill inside an op that computes something else is a part of that op, and stays.
+With a call vanish all calls inside it, calls around it that issue nothing else, its autograd node
+(and the engine's range around the node if it then issues nothing), and views of tensors right
+before it, such as a ``.transpose()`` before a copy: profiles do not record who uses a view.
+A copy or fill inside an op that computes something else is a part of that op, and stays.
 """
 
 from __future__ import annotations

@@ -3,18 +3,13 @@
 ::
 
     segment    the previous segment of its thread; if it waits, a segment of another thread
-    activity   its launch + latency; the previous activity of its stream + gap; an activity of
-               another stream that its stream waits for
+    activity   its launch + latency; the previous activity of its stream + gap; another stream
     sync       its own cost; the activities that it waits for + the time to return
 
-Profiles do not record which of several conditions was met last. Latency, gap, cost and return are
-first assumed to be the least values on the device (cost and return: the least of the calls of one
-scope). The remaining time is added to the condition that was met last under this assumption, so
-that the replay reproduces the observed times. The cost of a sync is visible if all activities had
-already ended; if all syncs waited, the cost is the time after the wait.
-
-The model is that of H. Zhu et al., "Daydream: Accurately Estimating the Efficacy of Optimizations
-for DNN Training" (USENIX ATC 2020), extended by waits between threads and between streams.
+Profiles do not record which condition was met last. Latency, gap, cost and return are first the
+least values of the device or scope; the rest is added to the condition that was then met last, so
+that the replay reproduces the observed times. The model is that of H. Zhu et al., "Daydream"
+(USENIX ATC 2020), extended by waits between threads and between streams.
 """
 
 from __future__ import annotations

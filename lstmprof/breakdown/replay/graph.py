@@ -1,18 +1,10 @@
 """A step as a graph: what its host threads and streams did, and what each part waited for.
 
 The segments of a thread fill the step: each is a time in which one event is the innermost, or in
-which nothing was recorded. Profiles do not say which thread waits for which (PyTorch's main thread
-for the thread of the backward pass, TensorFlow's for its executors), so a rule decides. At each
-instant, the thread whose segment started last is at work. Another thread waits for it
-
-- in a segment of Python, of a range or of an op that only calls others, if the segment at work lies
-  wholly within this segment;
-- in a time without records, if a whole segment at work lies within this time, or if the segment at
-  work at its end waits for what the thread does next.
-
-Limits of the rule: a long frame on one thread that happens to contain short work of another thread
-counts as a wait; two threads count as independent if one gives work to the other while both record
-something.
+which nothing was recorded. Profiles do not say which thread waits for which, so a rule decides: the
+thread whose segment started last is at work. Another thread waits for it if its own segment (of
+Python, of a range, of an op that only calls others, or without records) contains a whole segment at
+work. A long frame that happens to contain work of another thread therefore counts as a wait.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """The activities of each stream in a step, when they were enqueued, and which waited for which.
 
-If the profile does not say what a call waits for, a rule decides:
-
-- A call that synchronises a device waits for the device on which its thread launched last.
-- A call that synchronises an unnamed stream waits for the stream whose work ended last before the
-  call returned.
-- A call that waits for an event waits for the last launch of its thread before the thread's last
-  ``*EventRecord*`` call.
-
-Nothing waits for an activity that ended after the waiting call or activity had continued.
+If the profile does not say what a call waits for, a rule decides: a call that synchronises a device
+waits for the device on which its thread launched last; one that synchronises an unnamed stream, for
+the stream whose work ended last before the call returned; one that waits for an event, for the last
+launch of its thread before the thread's last ``*EventRecord*`` call.
 """
 
 from __future__ import annotations

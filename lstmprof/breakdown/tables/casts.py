@@ -1,12 +1,8 @@
 """The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
-A cast is an activity of category ``cast``; in a rank without activities, it is an op of this
-category. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_``: the column ``op``
-has the outermost of these three, and ``within`` the op that called it. For other casts
-(TensorFlow's Cast), ``op`` is the casting op. Types and shapes are those of the inputs of
-``aten::copy_(to, from)``. Bytes are read and written bytes: elements × (element size of ``from`` +
-element size of ``to``). The direction and the host memory of a copy come from the activity's name,
-as CUPTI, ROCTracer, Nsight Systems and XLA write it.
+PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: the column ``op``
+has the outermost of these, and ``within`` the op that called it. Bytes are read and written bytes.
+The direction and host memory of a copy come from the activity's name.
 """
 
 from __future__ import annotations

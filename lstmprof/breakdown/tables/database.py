@@ -4,14 +4,11 @@
 
     events    the events table; for a stored run its Parquet file, read by columns
     windows   number, rank, step, start_ns, end_ns: the steps for which the ledger is computed
-    ranks     rank, steps, window_ns, unmarked (one window, no steps), on_device (has activities),
-              computes (no activities and no launches: its ops compute)
-    names     name of each runtime call, copy and memset, with the columns is_launch,
-              is_kernel_launch, direction and host_memory (``annotate.calls``)
+    ranks     rank, steps, window_ns, unmarked (one window, no steps), on_device, computes
+    names     name of each runtime call, copy and memset, and what ``annotate.calls`` says of it
 
-``activity(kind)`` is true for activities, ``per(a, b)`` is a / b (null if b is 0), and
-``time_steps()`` is the workload's number of time steps. Percentiles are ``quantile_disc``: the
-nearest rank. Ranks are compared by IS NOT DISTINCT FROM, because in SQL null does not equal null.
+``activity(kind)``, ``per(a, b)`` (a / b, null if b is 0) and ``time_steps()`` are macros. Ranks are
+compared by IS NOT DISTINCT FROM, because in SQL null does not equal null.
 """
 
 from __future__ import annotations

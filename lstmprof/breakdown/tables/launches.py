@@ -1,17 +1,9 @@
 """The tables of launches and of launch gaps: the cost of enqueuing work, and idle time before it.
 
-A launch is a runtime call that enqueued an activity of the profile, or whose name is that of a
-launch; a driver call inside a runtime call is part of the runtime call. Latency is the time from
-the call's return to the start of its first activity. It is negative if the activity started before
-the call returned; ``latency_negative`` counts such calls. Queue depth is the number of the device's
-activities that were enqueued but had not ended when a call returned, including the call's own.
-Percentiles are the nearest rank.
-
-The gap before an activity is the time in which its device ran nothing, up to the activity's start;
-it is 0 if another activity still ran. The first activity of a step has no gap. If the gap before a
-kernel is longer than the kernel, the kernel does not limit the speed. ``GAP_SELECT`` replaces names
-by numbers before it sorts the events, because kernel names are long and each sorted row would
-contain a copy.
+Latency is the time from a launch call's return to the start of its first activity; queue depth is
+the number of the device's activities, enqueued but not ended, when a call returns. The gap before
+an activity is the time up to its start in which its device ran nothing. ``GAP_SELECT`` numbers
+names before it sorts, because each sorted row would contain a copy of a long kernel name.
 """
 
 from __future__ import annotations

@@ -1,25 +1,11 @@
 """The tables of ops, ranges and modules: host time, and the device time that they launched.
 
-For an op, range or module of some name, ``total`` is the time in which it was open; if it runs
-inside another one of the same name, the time counts once. ``self`` excludes what runs directly
-inside. NumPy computes both: in SQL, the recursive sum takes half as long again and a third more
-memory.
-
-Ops: on a device, ``self`` is the duration of the activities that the op itself launched (their
-``op_id``), and ``total`` also includes those of ops inside it, each activity once. So the device
-self times of all ops and the activities without an op sum to the duration of all activities. Time
-in which activities of several streams overlap counts several times.
-
-Ranges, phases and steps: an activity belongs to the innermost range that was open on the thread
-that launched it. If that thread had no open range (autograd's threads), the activity belongs to the
-innermost range of its rank that was open at the launch. Step markers count as one name, whatever
-their numbers.
-
-Modules: the table has modules and frames that the profiler recorded (``with_modules``,
-``with_stack``), and ranges of ``record_function`` and NVTX. Modules, frames and ranges are three
-sorts: ``self`` of a module excludes only modules inside it, not Python frames or ranges. An
-activity belongs to what was open on the thread that launched it. Work of the backward pass belongs
-to what was open around its forward op, and is counted separately.
+``total`` is the time in which an entry was open (once, if it is inside one of the same name);
+``self`` excludes what runs directly inside. On a device they are the durations of the activities
+that the entry launched: those of ops by ``op_id``, those of ranges and modules by what was open on
+the launching thread (for ranges, else on any thread of the rank). Modules, frames and ranges are
+three sorts, each with its own ``self``. Backward work also belongs to the module of its forward op.
+NumPy computes the sums: recursive SQL takes half as long again and a third more memory.
 """
 
 from __future__ import annotations

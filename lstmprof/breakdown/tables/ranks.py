@@ -5,21 +5,11 @@
     rank 0   |==== waits ====|== communicates ==|
     rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
 
-A collective ends on all its ranks at once. So its shortest kernel belongs to the last rank to
-arrive, and other kernels are longer by the wait of their rank. Only lengths are compared, because
-the clocks of ranks differ.
-
-Kernels of several ranks form one collective if all ranks have equally many kernels of this name in
-a step on that stream; they are matched in order. If their process group is known, only the ranks of
-that group are compared. Streams are matched in the order of their numbers if all ranks have equally
-many. To check a match, the offset of the clocks is subtracted: then the kernels of one collective
-must end together (``skew_ns``).
-
-Bandwidths are defined like those of NCCL's tests
-(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the message
-divided by the time without waits; for the bus, multiplied by the number of times that a link
-carries it. The table of ranks is computed from the ledger and the collectives. Its times are those
-of a mean step, or of the whole profile if no step is marked.
+A collective ends on all its ranks at once, so its shortest kernel belongs to the last rank to
+arrive. Only lengths are compared, because the clocks of ranks differ. Kernels form a collective if
+all ranks (of their process group) have equally many of this name in a step on that stream; to check
+this, their ends are compared after aligning the clocks (``skew_ns``). Bandwidths are those of
+NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations

@@ -111,8 +111,7 @@ class ActivityCounts:
         return activity_counts
 
     def add(self, launches: Ints) -> None:
-        """Count more activities; ``launches`` has the row of each activity's launch, or
-        ``NONE``."""
+        """Count more activities by the rows of their launches, or ``NONE``."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0

@@ -1,22 +1,11 @@
 """Classify each activity and op: fill ``category``, ``family`` and ``rule`` of linked events.
 
-``rules`` has the table of rules. The column ``rule`` has the text of the rule that decided, not its
-number, so that stored runs stay valid if a later version has other rules.
-
-The category of an activity comes from the first of these sources that applies:
-
-1. its kind, if it is a copy or memset;
-2. its name, if it is a kernel that copies or sets memory;
-3. ``rnn``, if it runs inside a recurrent op;
-4. its name, if it is a kernel that copies between tensors;
-5. the nearest enclosing op with a rule;
-6. the op that the activity names (``op_name``);
-7. its own name;
-8. the name of an enclosing library op;
-9. ``other``.
-
-Small work in the optimizer's phase then becomes ``optimizer``. An op has the category of its own
-rule, or null if it only calls other ops. Names of scopes never decide. Source: docs/ledger.md.
+The first of these sources that applies decides the category of an activity: its kind (copy,
+memset); its name, if it is a kernel that copies or sets memory; ``rnn``, if it runs inside a
+recurrent op; its name, if it copies between tensors; the nearest enclosing op with a rule; the op
+that it names (``op_name``); its own name; an enclosing library op. Small work of the optimizer's
+phase then becomes ``optimizer``. The column ``rule`` has the text of the rule, not its number, so
+that stored runs stay valid. Source: docs/ledger.md.
 """
 
 from __future__ import annotations

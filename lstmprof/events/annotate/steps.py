@@ -49,8 +49,7 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length; if their number is even, the shorter of the middle
-    two."""
+    """Return the window of median length, or the shorter of the middle two."""
     by_length = sorted(windows, key=lambda window: window.end_ns - window.start_ns)
     return by_length[(len(by_length) - 1) // 2]
 

@@ -1,16 +1,10 @@
 """Read Nsight Systems' SQLite exports (``nsys export --type sqlite``), and reports by calling nsys.
 
-::
-
-    tables ─ nsys_events, GPU metrics, memory ─▶ Profile
-
-Any table or column may be missing. GPU metrics (``--gpu-metrics-devices``) have one row per value;
-the lowest byte of ``typeId`` is the GPU's number in ``TARGET_INFO_GPU``. Values are as Nsight
-writes them, mostly whole percent; brackets in a metric's name are not reliably its unit. Memory
-events (``--cuda-memory-usage=true``) have one row per allocation or free of a process and device;
-pinned and pageable memory is the host's. What was allocated before the first event is not recorded.
-Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference" and
-"GPU Metrics"; ``ENUM_CUDA_DEV_MEM_EVENT_OPER`` and ``ENUM_CUDA_MEM_KIND`` of its exports.
+Any table or column may be missing. GPU metrics have one row per value; the lowest byte of
+``typeId`` is the GPU's number in ``TARGET_INFO_GPU``. Values are as Nsight writes them. Memory
+events have one row per allocation or free; pinned and pageable memory is the host's. What was
+allocated before the first event is not recorded. Source:
+https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference".
 """
 
 from __future__ import annotations

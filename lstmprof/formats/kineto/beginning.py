@@ -7,16 +7,11 @@
          │╱      │╱     │╱      │
          └─────────────────────────▶ byte
 
-The breakdown of a step needs all events that begin before the step's end. Samples (a few whole
-events each, at evenly spaced bytes) show which ranges of bytes may contain such events:
-
-- the range between two samples, if the first sample begins before the step's end;
-- also if a new block, whose times start again, may begin in the range: how early its events can be
-  is estimated from how fast times rise with the byte position there.
-
-More samples halve such a range until it is short; then all of its events are read. The reader gives
-up (returns None) in three cases: half of the samples, used as a check, do not lie where the other
-half predicts; more than a small part of the file would be read; there is no second step marker.
+Samples (a few whole events each, at evenly spaced bytes) show in which ranges of bytes events may
+begin before the step's end: after an early sample, or where a new block may begin. More samples
+halve such a range until it is short; then all of its events are read. The reader gives up if half
+of the samples do not lie where the other half predicts, if too much would be read, or if there is
+no second step marker.
 """
 
 from __future__ import annotations

@@ -91,8 +91,7 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """Facts about a whole profile; the time 0 of the trace is ``origin_ns`` in the times of the
-    profile."""
+    """Facts about a whole profile; the trace's time 0 is ``origin_ns`` of the profile."""
 
     format: str
     origin_ns: int = 0

@@ -1,20 +1,13 @@
 """Describe one XPlane event: find its kind from its name and stats, and its XLA instruction.
 
-Lines of streams have activities. Lines of host threads have TraceMe events, whose kind only their
-names and stats show. TensorFlow 2.21 writes on line ``python`` the user's ``Trace`` (a step has the
-stat ``step_num``), a ``tf.function`` by its bare name with the stat ``tf_function_call`` (so a
-function called ``step`` is no step), and runtime events (``TFE_Py_Execute``, ``EagerExecute: …``,
-``EagerLocalExecute: MatMul``, ``FunctionRun``). On lines ``tf_Compute/<id>`` it writes the CPU
-kernels, as ``<node>:<OpType>``. Only these compute; the other events contain them.
+On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat ``step_num``), a
+``tf.function`` by its bare name with the stat ``tf_function_call``, and runtime events; on lines
+``tf_Compute/<id>`` the CPU kernels, as ``<node>:<OpType>``. Only these compute.
 
-Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (``hlo.proto``,
-``xla_data.proto`` of openxla/xla, by the field numbers below). An XLA event names its module and
-instruction (``hlo_module``, ``hlo_op``); the instruction's metadata has the path in the user's
-program: ``jit(step)/transpose(jvp(forward))/while/body/dot_general``. Instructions that XLA added
-(copies, loop counters) have no path. XLA on a CPU gives every module the program id 0: if two
-modules share a name, the instructions of the later one are used. An event has no shapes, but the
-module has. The reader takes the shapes of the operands of the matmul that an instruction is or
-contains, or else the shape of its tanh, which is as wide as a recurrent layer.
+Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla). An
+XLA event names its module and instruction, whose metadata has the path in the user's program.
+Every module of a CPU has program id 0: of two modules with one name, the later counts. The module
+has the shapes: the operands of the instruction's matmul, or else the shape of its tanh.
 """
 
 from __future__ import annotations

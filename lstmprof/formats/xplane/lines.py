@@ -1,17 +1,12 @@
 """Read the events of an XPlane line as columns of the events table, and its memory counters.
 
-Events repeat: events with the same name and texts are one *kind of event*; they differ only in
-times and ids. Array operations find the kinds, and ``xplane.events`` describes each kind once. If
-there are few events, or unusual ones, each event is described by itself.
+Events with the same name and texts are one *kind of event*; they differ only in times and ids.
+Array operations find the kinds, and ``xplane.events`` describes each kind once.
 
-An allocator of TensorFlow or JAX marks every allocation and free by an instant on its thread,
-``MemoryAllocation`` or ``MemoryDeallocation``, with the allocator's name, the block's size and the
-total afterwards. The allocator ``GPU_<n>_bfc`` manages memory of GPU n. Others manage host memory
-(``gpu_host_bfc``: pinned memory; ``mklcpu``: only blocks of 256 KiB and more), or their names do
-not show which memory. A TPU's runtime writes a device number instead of a name, and no size for a
-free, so single allocations are omitted; its ``bytes_reserved`` is the stack. Source:
-``BFCAllocator::AddTraceMe`` in ``xla/tsl/framework/bfc_allocator.cc``,
-``xla/pjrt/gpu/gpu_helpers.cc``, ``xprof/convert/xplane_to_memory_profile.cc``.
+An allocator marks every allocation and free by an instant on its thread, with its name, the size
+and the total afterwards. ``GPU_<n>_bfc`` manages memory of GPU n; others manage host memory or do
+not say. A TPU's runtime writes a device number instead of a name, and no size for a free. Source:
+``BFCAllocator::AddTraceMe`` in xla/tsl/framework/bfc_allocator.cc.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""Recurrent layers of engines that run ONNX graphs: ``onnxruntime::LSTM`` and similar.
+"""Recurrent layers of engines that run ONNX graphs, from the recorded inputs of their nodes.
 
-The recorded inputs of a node show the network:
-
-- ONNX (time-major): X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions,
-  gates·hidden, hidden), B (directions, 2·gates·hidden), sequence_lens (batch), initial states
-  (directions, batch, hidden). ONNX Runtime does not list W and R if it prepacked them when it
-  loaded the model, nor absent inputs. It rejects batch-major inputs (``layout`` 1;
-  core/providers/cpu/rnn/deep_cpu_lstm.h). ``RNN`` does not show its activation.
-- OpenVINO: X (batch, time, inputs), initial states (batch, directions, hidden), sequence lengths,
-  W, R and B. Its CPU plugin makes one node per direction. For sequences of several lengths it makes
-  a ``TensorIterator``, which is not recognised, because any other loop may be one.
+- ONNX: X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions, gates·hidden,
+  hidden), B (directions, 2·gates·hidden), sequence_lens (batch), states (directions, batch,
+  hidden). ONNX Runtime omits absent inputs, and W and R if it prepacked them.
+- OpenVINO: X (batch, time, inputs), states (batch, directions, hidden), lengths, W, R and B; one
+  node per direction. Sequences of several lengths become a ``TensorIterator``, which is not
+  recognised, because any other loop may be one.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 """Recurrent layers and loops of cells in TensorFlow: by the names of nodes, ``<node>:<OpType>``.
 
 - One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one layer.
-- A loop: the nodes of its body run once per time step. TensorFlow 2 puts the body into the graph as
-  ``<loop>/body/_<n>/<loop>/<node>`` and the condition as ``<loop>/cond/_<n>/…``, the gradient's as
-  ``gradient_tape/<loop>/<loop>_grad/body/_<n>/…``; TensorFlow 1 has ``<loop>/<node>``, where a loop
-  is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than the
-  body in each run of the loop; the difference is the number of runs.
+- A loop: TensorFlow 2 names the nodes of its body ``<loop>/body/_<n>/<loop>/<node>``, its condition
+  ``<loop>/cond/…``, and its gradient ``gradient_tape/<loop>/…``; TensorFlow 1 has ``while/<node>``
+  and ``gradients/while/…``. The condition runs once more than the body in each run of the loop.
 
-A loop contains a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a
-MatMul with σ and tanh, or MatMuls as wide as the gates. TensorFlow's profiler records no shapes on
-host threads, and omits short ops, such as σ and tanh of a small layer. So many Keras layers appear
-only as MatMuls and their scopes. Then the widths of the MatMuls show the cell, if lstmprof stored
-the shapes in a separate file.
+A loop has a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a MatMul
+with σ and tanh (which TensorFlow omits if they are short), or MatMuls as wide as the gates.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
-"""Recurrent layers that PyTorch runs as one op: ``aten::lstm`` and the ops that it calls.
+"""Recurrent layers that PyTorch runs as one op, from its inputs (aten/src/ATen/native/RNN.cpp).
 
-If shapes were recorded, the inputs of the op show the network (``aten/src/ATen/native/RNN.cpp``):
-
-- ``aten::lstm(input, hx, params, …)``: hx is (layers·directions, batch, hidden). params has per
-  layer and direction W (gates·hidden, inputs), U (gates·hidden, hidden), two biases, and with a
-  projection a third matrix (projection, hidden).
+- ``aten::lstm(input, hx, params, …)``: hx is (layers·directions, batch, hidden); params has per
+  layer and direction W, U, two biases, and with a projection (projection, hidden).
 - ``aten::lstm(data, batch_sizes, hx, params, …)`` for packed sequences: data has one row per time
   step of each sequence, batch_sizes one entry per time step.
-- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)`` is similar; ``miopen_rnn`` has no
-  weight_buf.
+- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)``; ``miopen_rnn`` without weight_buf.
 - ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
 
-PyTorch 2.1 and later record lists of tensors; for older versions, the inputs of the inner op are
-read. Autocast nests an op in another op of the same name; only the inner op shows the element type
-of the computation.
+Before PyTorch 2.1 lists of tensors are not recorded, so the inner op is read. Autocast nests an op
+in one of the same name; the inner op shows the element type of the computation.
 """
 
 from __future__ import annotations

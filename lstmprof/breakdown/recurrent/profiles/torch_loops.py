@@ -1,17 +1,10 @@
 """Loops of cells that PyTorch runs one time step at a time: cell ops, or matmuls with σ and tanh.
 
-On one thread, the matmuls, activations and cell ops of a loop repeat once per time step. A loop is
-at least three repetitions of a pattern that contains a cell: a cell op; a matmul followed by a
-sigmoid and a tanh (the gates of an LSTM or GRU); or the matmuls of a compiled cell
-(``torch_compiled``). A plain RNN cell is not recognised, because a tanh alone also occurs in other
-networks. If shapes are recorded, the widths of a matmul's operands are part of the pattern. The
-batch size is not, because it shrinks when sequences end. An op that makes new states
-(``aten::new_zeros``) ends a loop, because without shapes two loops of the same cell look alike.
-
-If inputs are as wide as the units, or if no shapes are recorded, the repetitions of one cell may
-also be two equal layers that alternate at every time step. The gradients of the weights in the
-backward pass decide: there is one per weight. Without gradients, only the number of cells is known,
-not the number of time steps.
+A loop is at least three repetitions of a pattern of ops on one thread that contains a cell: a cell
+op, a matmul followed by a sigmoid and a tanh, or the matmuls of a compiled cell. If shapes are
+recorded, operands must have equal widths, but not equal batch sizes. Ops that make new states end a
+loop. If inputs are as wide as the units, or no shapes are recorded, a repetition may also be one of
+two equal layers that alternate; then the number of gradients of weights decides.
 """
 
 from __future__ import annotations
