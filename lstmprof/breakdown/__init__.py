@@ -94,8 +94,8 @@ class Breakdown:
         for needed in wanted.joined:
             self.table(needed)
         nothing = EventTable(SCHEMA.empty_table())
-        with Source(nothing, self.windows, self.run.info, account=self, made=self._made) as source:
-            return source.table(name)
+        source = Source(nothing, self.windows, self.run.info, account=self, made=self._made)
+        return source.table(name)
 
     def events(self) -> EventTable:
         """Return the events of the run; if ``step_range`` is set, ranges that match it are steps.
@@ -304,15 +304,14 @@ def _tables_and_windows(
         replace(window, framework_ranges=ranges) for window in windows_of(loaded, captured=captured)
     ]
     tables: dict[str, pa.Table] = {}
-    stored = run.events_file if marked is None else marked
     later = sorted(wanted, key=lambda kind: len(kind.reads))
+    source = Source(loaded, step_windows, run.info, made=tables)
     try:
-        with Source(loaded, step_windows, run.info, stored=stored, made=tables) as source:
-            while later:
-                kind = later.pop()
-                source.table(kind.name)
-                # free the columns that no later table reads
-                loaded.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
+        while later:
+            kind = later.pop()
+            source.table(kind.name)
+            # free the columns that no later table reads
+            loaded.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
     except RunError as fault:
         if str(run.path) in fault.fault:
             raise

@@ -18,7 +18,7 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from lstmprof.breakdown.attribution import Intervals
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, windows_at
 from lstmprof.events.groups import Groups, numbered
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -133,8 +133,10 @@ def _last_child(events: EventTable, intervals: Intervals) -> Ints:
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
     """Return the slot of each event; ``NONE`` outside the steps ``windows`` (of one rank)."""
     slots = np.full(len(events), NONE, dtype=np.int64)
-    rows = events.rows_of_rank(windows[0].rank) if windows else np.empty(0, dtype=np.int64)
-    window = _window_of(events, rows, windows)
+    if not windows:
+        return slots
+    rows, window = events.rows_of_rank(windows[0].rank), slots.copy()
+    window[rows] = windows_at(events.start_ns[rows], windows)
     rows = rows[window[rows] != NONE]
     if not len(rows):
         return slots
@@ -152,18 +154,6 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
             numbers = _matched(above, window[level], label[level], events.start_ns[level])
             slots[level] = begun + numbers
     return slots
-
-
-def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Ints:
-    """Return the index of the step in which each of ``rows`` starts; ``NONE`` outside the steps."""
-    positions = np.argsort([w.start_ns for w in windows], kind="stable")
-    starts = np.array([windows[p].start_ns for p in positions], dtype=np.int64)
-    ends = np.array([windows[p].end_ns for p in positions], dtype=np.int64)
-    result = np.full(len(events), NONE, dtype=np.int64)
-    at = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
-    inside = (at >= 0) & (events.start_ns[rows] < ends[np.maximum(at, 0)])
-    result[rows[inside]] = positions[at[inside]]
-    return result
 
 
 def _parents(

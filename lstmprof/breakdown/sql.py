@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.schema import SCHEMA, schema
@@ -34,7 +33,7 @@ from lstmprof.host.scratch import temporary_folder
 from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import AGAIN, facts_table
-from lstmprof.runs.run import Run
+from lstmprof.runs.run import Run, check_file
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -307,7 +306,7 @@ def _add_files(
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
     selects = (
-        f"SELECT {quoted(run)} AS run, * FROM ({reading(path, columns)})" for run, path in files
+        f"SELECT {_quoted(run)} AS run, * FROM ({_reading(path, columns)})" for run, path in files
     )
     import duckdb
 
@@ -320,9 +319,36 @@ def _add_files(
 
 
 def _lock(database: DuckDBPyConnection, files: Sequence[Path], spill: str) -> None:
-    paths = [name for path in files for name in (path, literally(path))]
-    database.execute(f"SET temp_directory={quoted(spill)}")
+    paths = [name for path in files for name in (path, _literally(path))]
+    database.execute(f"SET temp_directory={_quoted(spill)}")
     database.execute(f"SET memory_limit='{_MOST_BYTES}B'")
-    database.execute(f"SET allowed_paths=[{', '.join(map(quoted, paths))}]")
+    database.execute(f"SET allowed_paths=[{', '.join(map(_quoted, paths))}]")
     for setting in _LOCKED:
         database.execute(f"SET {setting}")
+
+
+def _reading(path: Path, columns: pa.Schema) -> str:
+    """Return a SELECT of ``columns`` from the Parquet file ``path``; missing columns are NULL.
+
+    Raises:
+        RunError: the file is missing, damaged, or of an unsupported schema version.
+    """
+    absent = check_file(path, columns)
+    types = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
+    selected = ", ".join(
+        f"NULL::{types.get(field.type, 'VARCHAR')} AS {field.name}"
+        if field.name in absent
+        else field.name
+        for field in columns
+    )
+    return f"SELECT {selected} FROM read_parquet({_quoted(_literally(path))})"
+
+
+def _literally(path: Path) -> str:
+    """Return ``path`` with ``*``, ``?`` and ``[`` escaped: DuckDB reads them as wildcards."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
+
+
+def _quoted(text: object) -> str:
+    """Return ``text`` as an SQL literal."""
+    return "'" + str(text).replace("'", "''") + "'"

@@ -149,6 +149,28 @@ class Groups:
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
+    def percentiles(self, values: Ints, share: int, where: Flags | None = None) -> Ints:
+        """Return the percentile ``share`` (0–100, nearest rank) of each group; 0 without values.
+
+        Only values for which the mask ``where`` is True count; None counts all.
+        """
+        of, values = (self.of, values) if where is None else (self.of[where], values[where])
+        count = np.bincount(of, minlength=self.count)
+        place = np.cumsum(count) - count + np.maximum(-(-count * share // 100), 1) - 1
+        ordered = np.append(values[np.lexsort((values, of))], 0)
+        return np.where(count > 0, ordered[np.minimum(place, len(values))], 0)
+
+
+def latest_ends(lane: Ints, end: Ints) -> Ints:
+    """Return for each interval the position of that of its lane which ends last so far.
+
+    ``lane`` has the lanes' numbers from 0, sorted; ``end`` the ends.
+    """
+    by_end = np.argsort(end, kind="stable")
+    rank = np.empty(len(end), dtype=np.int64)
+    rank[by_end] = np.arange(len(end))
+    return np.asarray(by_end[np.maximum.accumulate(lane * len(end) + rank) % max(len(end), 1)])
+
 
 def ratio(amounts: Ints, counts: Ints) -> pa.Array:
     """Divide ``amounts`` by ``counts``; null where the count is 0."""

@@ -107,21 +107,21 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class _Text:
+class SortedTexts:
     """A text column: its sorted distinct ``values``, and each event's index in them or ``NONE``."""
 
     values: list[str]
     index: Ints
 
     @staticmethod
-    def of(texts: Sequence[str], codes: Ints) -> _Text:
+    def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
         """Return the column of ``texts`` at the indices ``codes``, of which ``NONE`` is null."""
         there = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in there.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
         indices = np.full(len(texts) + 1, NONE, dtype=np.int64)
         indices[there] = [index_of[texts[code]] for code in there.tolist()]
-        return _Text(values, indices[codes])
+        return SortedTexts(values, indices[codes])
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Work:
     ns: Ints
     rank: Ints
     device: Ints
-    texts: list[_Text]
+    texts: list[SortedTexts]
     count: Ints
     in_steps: Ints
 
@@ -165,7 +165,7 @@ def _work(events: Packed) -> _Work:
         keys.append(buckets_here)
         bucket_count += len(buckets_here[0])
     rank, device, *codes, count, in_steps = (np.concatenate(c) for c in zip(*keys, strict=True))
-    texts = [_Text.of(events.texts(n), c) for n, c in zip(_ALL_TEXTS, codes, strict=True)]
+    texts = [SortedTexts.of(events.texts(n), c) for n, c in zip(_ALL_TEXTS, codes, strict=True)]
     return _Work(np.concatenate(indices), np.concatenate(ns), rank, device, texts, count, in_steps)
 
 
@@ -225,7 +225,7 @@ def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
     return both % span, ends
 
 
-def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
+def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
     """Return the rule that decided most of each group's events; if tied, the last one."""
     each = Groups(group.of, rule.index)
     of, index = group.of[each.first], rule.index[each.first]
@@ -234,7 +234,9 @@ def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
     return texts_at(rule.values, index[most_last[last]])
 
 
-def _launch_configs(group: Groups, config: _Text, bucket_ns: Ints) -> tuple[pa.Array, pa.Array]:
+def _launch_configs(
+    group: Groups, config: SortedTexts, bucket_ns: Ints
+) -> tuple[pa.Array, pa.Array]:
     """Return each group's number of configurations, and that with the most time."""
     known = np.flatnonzero(config.index != NONE)
     each = Groups(group.of[known], config.index[known])

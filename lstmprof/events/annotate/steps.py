@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -202,16 +202,20 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
     for rank in events.ranks() if of_ranks else ():
         if rank in of_ranks:
             rows = events.rows_of_rank(rank)
-            step[rows] = _steps_at(at[rows], of_ranks[rank])
+            numbers = np.array([window.step for window in of_ranks[rank]], dtype=np.int64)
+            index = windows_at(at[rows], of_ranks[rank])
+            step[rows] = np.where(index < 0, -1, numbers[index])
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 
 
-def _steps_at(at_ns: Ints, step_windows: list[Window]) -> Ints:
-    """Return the step at each time, the later one if two overlap, or −1."""
-    starts, ends, steps = (
-        np.array(values, dtype=np.int64)
-        for values in zip(*((w.start_ns, w.end_ns, w.step) for w in step_windows), strict=True)
-    )
-    latest = np.searchsorted(starts, at_ns, side="right") - 1
-    inside = (latest >= 0) & (at_ns < ends[latest])
-    return np.where(inside, steps[latest], -1)
+def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
+    """Return the index of the window at each time, or −1; of two that overlap, the later one.
+
+    ``step_windows`` are one or more windows of one rank.
+    """
+    starts = np.array([window.start_ns for window in step_windows], dtype=np.int64)
+    ends = np.array([window.end_ns for window in step_windows], dtype=np.int64)
+    order = np.argsort(starts, kind="stable")
+    index = np.searchsorted(starts[order], at_ns, side="right") - 1
+    latest = order[index]
+    return np.where((index >= 0) & (at_ns < ends[latest]), latest, -1)

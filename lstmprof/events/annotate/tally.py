@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.events.annotate.calls import ActivityCounts, is_kernel_launch
-from lstmprof.events.groups import Groups
+from lstmprof.events.groups import Groups, latest_ends
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -398,7 +398,7 @@ class _Overlaps:
         same = stream[1:] == stream[:-1]
         longest = np.arange(len(stream))
         if (same & (start[1:] < end[:-1])).any():  # otherwise no activities overlap
-            longest = _latest_end(stream, end)
+            longest = latest_ends(stream, end)
             shared = np.minimum(end[longest[:-1]], end[1:]) - start[1:]
             hits = np.flatnonzero(same & (shared > ROUNDED_NS))
             hits = hits[
@@ -413,11 +413,3 @@ class _Overlaps:
         """Return the number and the time of overlaps of each process."""
         both = zip(self._count.tolist(), self._ns.tolist(), strict=True)
         return [{"overlaps": count, "overlap_ns": ns} for count, ns in both]
-
-
-def _latest_end(stream: Ints, end: Ints) -> Ints:
-    """Return for each activity that of its stream (sorted) which ends last so far."""
-    by_end = np.argsort(end, kind="stable")
-    rank = np.empty(len(end), dtype=np.int64)
-    rank[by_end] = np.arange(len(end))
-    return np.asarray(by_end[np.maximum.accumulate(stream * len(end) + rank) % len(end)])
