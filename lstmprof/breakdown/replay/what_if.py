@@ -20,7 +20,6 @@ from lstmprof.breakdown.replay.dependencies import (
     Activities,
     Dependencies,
     Positions,
-    Sync,
     dependencies,
 )
 from lstmprof.breakdown.replay.graph import StepGraph, step_graph
@@ -53,17 +52,11 @@ def replayed(
 
     ``causes`` are the dependencies of ``graph``; if it is None, they are computed.
     """
-    times, causes = change(graph), causes or dependencies(graph)
-    hosts = _Hosts(graph, times, causes)
-    streams = _Streams(graph, times, causes.activities)
-    for number in causes.order:
-        if number >= 0:
-            hosts.run(number, streams.end)
-        else:
-            streams.run(NONE - number, hosts)
+    times = change(graph)
+    hosts, streams = run(graph, times, causes or dependencies(graph))
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
     return Replay(
-        _length_ns(graph, hosts, end, times.vanished),
+        length_of(graph, hosts, end, times.vanished),
         np.array(hosts.start, np.int64),
         np.array(hosts.end, np.int64),
         start,
@@ -72,7 +65,18 @@ def replayed(
     )
 
 
-class _Hosts:
+def run(graph: StepGraph, times: ReplayTimes, causes: Dependencies) -> tuple[Hosts, Streams]:
+    """Replay the graph's host threads and streams with these times."""
+    hosts, streams = Hosts(graph, times, causes), Streams(graph, times, causes.activities)
+    for number in causes.order:
+        if number >= 0:
+            hosts.run(number, streams.end)
+        else:
+            streams.run(NONE - number, hosts)
+    return hosts, streams
+
+
+class Hosts:
     """The host threads of one replay; lists have one entry per segment."""
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, causes: Dependencies) -> None:
@@ -93,12 +97,15 @@ class _Hosts:
         if segment != NONE:
             end = max(start, self.instant(segment, offset_ns))
         elif number in self.syncs:
-            end = _returned(start, self.syncs[number], activity_ends)
+            sync = self.syncs[number]
+            ends = (activity_ends[awaited] + sync.return_ns for awaited in sync.awaited)
+            end = max([start + sync.cost_ns, *ends])
         else:
             end = start + self.cost_ns[number]
         self.start[number], self.end[number] = start, end
 
     def begin(self, number: int) -> int:
+        """Return when the replay reaches the start of a segment."""
         previous = self.previous[number]
         return self.opens if previous == NONE else self.end[previous]
 
@@ -110,14 +117,7 @@ class _Hosts:
         return self.begin(segment) + offset_ns * self.cost_ns[segment] // observed_ns
 
 
-def _returned(start: int, sync: Sync, activity_ends: list[int]) -> int:
-    end = start + sync.cost_ns
-    for awaited in sync.awaited:
-        end = max(end, activity_ends[awaited] + sync.return_ns)
-    return end
-
-
-class _Streams:
+class Streams:
     """The streams of one replay; a vanished activity ends with the one before it."""
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
@@ -134,20 +134,21 @@ class _Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        self.until_ns = [ALWAYS] * len(self.start)  # until when its stream waits for another stream
+        # (until when the stream waits for another one, the activity that it waits for)
+        self.held = [(ALWAYS, NONE)] * len(self.start)
 
-    def run(self, index: int, hosts: _Hosts) -> None:
+    def run(self, index: int, hosts: Hosts) -> None:
         """Compute start and end of the activity with the index ``index``."""
         previous, other = self.same_stream[index], self.other_stream[index]
         free = ALWAYS if previous == NONE else self.end[previous]
-        until_ns = ALWAYS if previous == NONE else self.until_ns[previous]
+        held = (ALWAYS, NONE) if previous == NONE else self.held[previous]
         if other != NONE:
-            until_ns = max(until_ns, self.end[other] + self.delay_ns[index])
-        self.until_ns[index] = until_ns
+            held = max(held, (self.end[other] + self.delay_ns[index], other))
+        self.held[index] = held
         if self.vanished[index]:
             self.end[index] = free
             return
-        start = max(until_ns, free + self.gap_ns[index])
+        start = max(held[0], free + self.gap_ns[index])
         segment, offset_ns = self.launched[index]
         if segment != NONE:
             start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[index])
@@ -160,7 +161,8 @@ def _pairs(positions: Positions) -> list[tuple[int, int]]:
     return list(zip(positions.segment.tolist(), positions.offset_ns.tolist(), strict=True))
 
 
-def _length_ns(graph: StepGraph, hosts: _Hosts, ends: Ints, vanished: Flags) -> int:
+def length_of(graph: StepGraph, hosts: Hosts, ends: Ints, vanished: Flags) -> int:
+    """Return the length of the replayed step in ns; ``ends`` are those of the activities."""
     window = graph.window
     done = int(ends[~vanished].max(initial=window.start_ns))
     thread = graph.segments.column("thread").to_numpy()

@@ -31,7 +31,8 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines, schema
 from lstmprof.formats.xplane.events import HLO_PLANE, PlaneTables, hlo_instructions, text
 from lstmprof.formats.xplane.lines import Line, LineEvents
-from lstmprof.formats.xplane.wire import OddError, Outline, Piece, outline, plane_names
+from lstmprof.formats.xplane.schema import OddError
+from lstmprof.formats.xplane.wire import Outline, Piece, outline, plane_names
 
 _GPU = re.compile(r"/device:GPU:(\d{1,9})")
 _TPU = re.compile(r"/device:TPU:(\d{1,9})")

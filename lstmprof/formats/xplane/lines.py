@@ -41,7 +41,8 @@ from lstmprof.formats.xplane.events import (
     text,
     with_instruction,
 )
-from lstmprof.formats.xplane.wire import Events, OddError, Piece, Stats
+from lstmprof.formats.xplane.schema import OddError
+from lstmprof.formats.xplane.wire import Events, Piece, Stats
 
 _NONE = -1
 _SIZES = ("bytes_allocated", "allocation_bytes")
