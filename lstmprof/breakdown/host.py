@@ -121,7 +121,7 @@ def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> 
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(merged.owner) < 3:
         return merged
-    copies = computes & events.where_name(lambda name: bool(_XLA_COPY.fullmatch(name)))
+    copies = computes & events.where_name(_XLA_COPY.fullmatch)
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
     held = (before != NONE) & (at != NONE) & (after != NONE)
     held &= copies[before] & events.is_kind("step")[at] & computes[after]

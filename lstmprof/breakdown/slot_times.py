@@ -16,7 +16,7 @@ from lstmprof.breakdown.attribution import Intervals
 from lstmprof.breakdown.slots import slots_of_intervals
 from lstmprof.events.annotate.calls import prepares
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import inherited
+from lstmprof.events.groups import nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
@@ -214,17 +214,11 @@ class SlotTimes:
         found = (often >= max(STALL_STEPS, STALL_SHARE * self.steps)) & (means > SPREAD * times)
         found &= excess >= LEAST_STALL_SHARE * step_ns
         if of_input:
-            inside = self.length_ns * self._in_input()
+            around = nearest(self.events.rows_named("parent_id"), prepares(self.events))
+            inside = self.length_ns * (values_at(around, self.intervals.row) != NONE)
             found &= np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
         least = max(MOST_OF_EXCESS * excess.sum(), LEAST_STALLED * step_ns)
         return np.asarray(found & (excess[found].sum() >= least), dtype=np.bool_)
-
-    def _in_input(self) -> Flags:
-        """Return for each time interval whether the host prepares the input in it."""
-        preparing = np.where(prepares(self.events), np.arange(len(self.events)), NONE)
-        around = inherited(self.events.rows_named("parent_id"), preparing)
-        row = self.intervals.row
-        return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
 
     def new_lengths(self, times: Floats) -> Ints:
         """Return new lengths of the time intervals in whole ns, so that each cell takes ``times``.

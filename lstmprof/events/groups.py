@@ -52,6 +52,19 @@ def inherited(parent: Codes, values: Codes) -> Codes:
     return value
 
 
+def nearest(parent: Codes, mask: Flags) -> Ints:
+    """Return for each row itself or its nearest ancestor in the mask ``mask``, or ``NONE``."""
+    return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
+
+
+def values_at(values: Ints, rows: Ints) -> Ints:
+    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
+    known: Flags = rows != NONE
+    result = np.full(len(rows), NONE, dtype=np.int64)
+    result[known] = values[rows[known]]
+    return result
+
+
 class Forest:
     """The nesting of rows; ``parent`` has the row of each row's parent, or ``NONE`` for a root.
 

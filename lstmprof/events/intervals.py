@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+#: Stands for the owner of times outside of all segments, as ``table.NONE`` for a row.
+FREE = -1
 #: Bits of an int64 without its sign.
 _BITS = 63
 
@@ -42,6 +44,14 @@ class Segments:
             np.minimum(self.end_ns[first:last], end_ns),
             self.owner[first:last],
         )
+
+    def owner_at(self, at_ns: Ints) -> Ints:
+        """Return for each time in ``at_ns`` the owner of the segment at that time, or ``FREE``."""
+        if not len(self.start_ns):
+            return np.full(len(at_ns), FREE, dtype=np.int64)
+        index = np.searchsorted(self.start_ns, at_ns, side="right") - 1
+        inside = (index >= 0) & (at_ns < self.end_ns[index])
+        return np.where(inside, self.owner[index], FREE)
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
@@ -120,10 +130,6 @@ def _joined(segments: Segments) -> Segments:
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(new)) - 1
     return Segments(segments.start_ns[first], segments.end_ns[last], segments.owner[first])
-
-
-#: Owner of the segments that ``filled`` adds.
-FREE = -1
 
 
 def filled(segments: Segments) -> Segments:

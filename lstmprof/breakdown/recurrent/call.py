@@ -18,7 +18,8 @@ from lstmprof.breakdown.recurrent.network import Network, stack
 from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.implementations import LAYER_OP
 
 _LATEST = np.iinfo(np.int64).max
 
@@ -144,19 +145,47 @@ class Loop:
     layer: str | None = None
 
 
+def layer_loop(
+    network: Network,
+    op: str,
+    row: int,
+    *,
+    units: int = 1,
+    backward: Sequence[int] = (),
+    next_matmul_inputs: int | None = None,
+    library: str | None = None,
+) -> Loop:
+    """Return the op ``row`` as a loop of ``units`` directions, each of which is ``network``."""
+    return Loop(
+        form=LAYER_OP,
+        op=op,
+        count=network.time_steps,
+        units=(replace(network, time_steps=None),) * units,
+        rows=np.array([row]),
+        backward=np.array(backward, dtype=np.int64),
+        time_steps_certain=network.time_steps is not None,
+        next_matmul_inputs=next_matmul_inputs,
+        library=library,
+    )
+
+
+def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]:
+    """Return the rank and the step of an event."""
+    rank, step = (events.column(name)[row].as_py() for name in ("rank", "step"))
+    return rank, step
+
+
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
     """Join neighbouring ``loops`` of one step to networks, and yield one call per network.
 
     ``loops`` are in execution order. A network takes as many loops as form one stack of layers.
     """
-    rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):
             members = loops[first:last]
             if last == first + 1 or _is_stack(members):
-                at = int(members[0].rows[0])
-                yield _call(framework, members, int(rank[at]), int(step[at]))
+                yield _call(events, framework, members)
                 first = last
                 break
 
@@ -208,18 +237,19 @@ def network_of(members: Sequence[Loop]) -> Network:
     )
 
 
-def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call:
+def _call(events: EventTable, framework: str, members: Sequence[Loop]) -> Call:
     rows = np.concatenate([member.rows for member in members])
     backward = np.concatenate([member.backward for member in members])
     first = members[0]
+    rank, step = rank_and_step(events, int(first.rows[0]))
     return Call(
         form=first.form,
         framework=framework,
         op=first.op,
         library=first.library,
         network=network_of(members),
-        rank=None if rank == UNKNOWN else rank,
-        step=None if step == UNKNOWN else step,
+        rank=rank,
+        step=step,
         rows=tuple(rows.tolist()),
         backward=tuple(backward.tolist()),
     )

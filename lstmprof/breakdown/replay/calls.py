@@ -9,14 +9,13 @@ A copy or fill inside an op that computes something else is a part of that op, a
 from __future__ import annotations
 
 import re
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import Forest, inherited
+from lstmprof.events.groups import Forest, nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -27,8 +26,6 @@ START = Column("start_ns", pa.int64(), "ns", "start, inside the window")
 END = Column("end_ns", pa.int64(), "ns", "end, inside the window")
 THREAD = Column("thread", pa.int64(), "", "number of the host thread")
 PHASE = Column("phase", pa.string(), "", "phase of the step", "none is known")
-
-Values = TypeVar("Values", Ints, Flags)
 
 
 class StepRows:
@@ -83,10 +80,6 @@ class StepRows:
         return clipped
 
 
-def values_at(values: Values, rows: Ints) -> Values:
-    return values[rows] if len(rows) else values[:0]
-
-
 def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Array:
     codes, values = events.texts(column)
     code = np.where(mask, codes[rows], NONE) if len(codes) else np.full(len(rows), NONE)
@@ -132,9 +125,9 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        self.part_of = self._part_of(step.computes)
-        nodes = np.where(self.is_call & (self.forward != NONE), np.arange(len(self.forward)), NONE)
-        self.node = inherited(step.parent, nodes)
+        # the nearest event around each event that computes, or ``NONE``
+        self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
+        self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
         views = events.is_kind("op") & named
         self.views = views & (self.forest.beneath((~views).astype(np.int64)) == 0)
@@ -152,8 +145,7 @@ class Calls:
 
     def zero_fills(self) -> Flags:
         """Return a mask of the work that sets memory to zero and is not a part of other work."""
-        zeros = np.where(self.events.where_name(lambda name: bool(ZEROS.search(name))), 0, NONE)
-        around = inherited(self.parent, zeros) != NONE
+        around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
@@ -196,7 +188,7 @@ class Calls:
         sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
         stay.
         """
-        names = self.events.where_name(lambda name: bool(_SLICE_GRADIENTS.search(name)))
+        names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
         sums = np.flatnonzero(self.sums())
         sums = sums[engine[self.parent[sums]]]
@@ -217,13 +209,6 @@ class Calls:
             found = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, found)
         return found
 
-    def _part_of(self, computes: Flags) -> Ints:
-        """Return for each event the nearest event around it that computes, or ``NONE``."""
-        rows = np.where(computes, np.arange(len(computes)), NONE)
-        values = inherited(self.parent, rows)
-        has = self.parent != NONE
-        return np.where(has, values[np.maximum(self.parent, 0)], NONE)
-
     def _within_other(self, wanted: Flags) -> Flags:
         """Return a mask of the events inside an event that computes and is not in ``wanted``."""
         around = self.part_of
@@ -237,8 +222,7 @@ class Calls:
 
     def _beneath(self, rows: Flags) -> Flags:
         """Return a mask of ``rows`` and of all events inside them."""
-        marks = inherited(self.parent, np.where(rows, 0, NONE))
-        return np.asarray(marks != NONE, dtype=np.bool_)
+        return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
         """Add the work of vanished calls, calls around only such work, and what is inside."""

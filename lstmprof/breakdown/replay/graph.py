@@ -23,12 +23,11 @@ from lstmprof.breakdown.replay.calls import (
     Calls,
     StepRows,
     texts_at,
-    values_at,
 )
 from lstmprof.breakdown.replay.streams import Streams, syncs
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import inherited
+from lstmprof.events.groups import nearest
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, EventTable
@@ -124,8 +123,8 @@ def _thread_segments(
     bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
     borders = np.unique(np.concatenate(bounds))
-    inner = _at(Segments(segments.start_ns[rows], segments.end_ns[rows], rows), borders[:-1])
-    working = _at(at_work, borders[:-1])
+    own = Segments(segments.start_ns[rows], segments.end_ns[rows], rows)
+    inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
     # Number of segments that have begun.
@@ -168,15 +167,6 @@ def _waiting_gaps(
     holds |= (following != NONE) & segments.may_wait(working[last], following)
     waits[free] = (holds & others[last])[place]
     return waits
-
-
-def _at(segments: Segments, instants: Ints) -> Ints:
-    """Return the segment owner at each of the ``instants``, or ``NONE`` between segments."""
-    if not len(segments.start_ns):
-        return np.full(len(instants), NONE, dtype=np.int64)
-    index = np.searchsorted(segments.start_ns, instants, side="right") - 1
-    inside = (index >= 0) & (instants < segments.end_ns[index])
-    return np.where(inside, segments.owner[index], NONE)
 
 
 SEGMENTS = schema(
@@ -230,10 +220,10 @@ def _segments(step: StepRows) -> pa.Table:
     segments = host_segments(events, step.window, step.host, step.thread, patient)
     at_work, row = segments.row != NONE, np.maximum(segments.row, 0)
     states = pa.array([*STATES, HOST])
-    codes = np.where(at_work, values_at(step.state, row), len(STATES))
-    category = texts_at(events, "category", row, at_work & values_at(step.computes, row))
+    codes = np.where(at_work, step.state[row], len(STATES))
+    category = texts_at(events, "category", row, at_work & step.computes[row])
     launching = _launching(step)
-    python = at_work & values_at(step.runs_python, row) & (segments.waits_for == NONE)
+    python = at_work & step.runs_python[row] & (segments.waits_for == NONE)
     called = ops_called(events, segments.thread, segments.start_ns, segments.end_ns)
     called = np.where(python, called, NONE)
     ends = (segments.thread, segments.end_ns, segments.end_ns)
@@ -243,12 +233,12 @@ def _segments(step: StepRows) -> pa.Table:
         pa.array(segments.thread),
         pa.array(segments.start_ns),
         pa.array(segments.end_ns),
-        pa.array(values_at(step.event_id, row), mask=~at_work),
+        pa.array(step.event_id[row], mask=~at_work),
         texts_at(events, "name", np.maximum(source, 0), at_work),
         pa.array(called != NONE),
         states.take(pa.array(codes)),
         category,
-        pa.array(at_work & values_at(launching, row)),
+        pa.array(at_work & launching[row]),
         _ids(step, source),
         _ids(step, then),
         texts_at(events, "phase", row, at_work),
@@ -260,13 +250,13 @@ def _segments(step: StepRows) -> pa.Table:
 def _launching(step: StepRows) -> Flags:
     """Return a mask of the calls that enqueue work without waiting, and of calls inside them."""
     calls = launch_calls(step.events)
-    call_rows = np.full(len(step.event_id), NONE, dtype=np.int64)
-    call_rows[calls] = calls
-    around = inherited(step.parent, call_rows)
+    is_call = np.zeros(len(step.event_id), dtype=np.bool_)
+    is_call[calls] = True
+    around = nearest(step.parent, is_call)
     blocks = step.blocks | (step.state == STATES.index("sync"))
     runtime = step.events.is_kind("runtime")
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)
 
 
 def _ids(step: StepRows, row: Ints) -> pa.Array:
-    return pa.array(values_at(step.event_id, np.maximum(row, 0)), mask=row == NONE)
+    return pa.array(step.event_id[np.maximum(row, 0)], mask=row == NONE)

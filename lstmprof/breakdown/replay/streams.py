@@ -22,7 +22,6 @@ from lstmprof.breakdown.replay.calls import (
     THREAD,
     StepRows,
     texts_at,
-    values_at,
 )
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column, schema
@@ -228,10 +227,10 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
     waits = [_awaited(step, streams, row) for row in rows.tolist()]
     scopes, awaited = zip(*waits, strict=True) if waits else ((), ())
     columns = [
-        pa.array(values_at(step.event_id, rows)),
-        pa.array(values_at(step.thread, rows)),
-        pa.array(step.within(values_at(step.start_ns, rows))),
-        pa.array(step.within(values_at(step.end_ns, rows))),
+        pa.array(step.event_id[rows]),
+        pa.array(step.thread[rows]),
+        pa.array(step.within(step.start_ns[rows])),
+        pa.array(step.within(step.end_ns[rows])),
         pa.array(scopes, pa.string()),
         pa.array([step.event_id[step.activities[a]].tolist() for a in awaited], SYNCS[-1].type),
     ]

@@ -18,7 +18,16 @@ import pyarrow as pa
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES, direction, host_memory
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.groups import Groups, heads, inherited, own_time, ratio, texts_at, where_known
+from lstmprof.events.groups import (
+    Groups,
+    heads,
+    nearest,
+    own_time,
+    ratio,
+    texts_at,
+    values_at,
+    where_known,
+)
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.launch_config import element_bytes, recorded_inputs
 from lstmprof.events.narrow import Packed
@@ -94,25 +103,16 @@ def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[st
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
-    around = _at(inherited(parent, _rows_where(is_op)), parent)
+    around = values_at(nearest(parent, is_op), parent)
     converts = is_op & events.is_one_of("name", *_CONVERSIONS)
     inner = converts & converts[around] & (around != NONE)
-    op = inherited(np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
-    op = _at(op, _issuers(events, rows))
-    within = _at(around, op)
+    op = nearest(np.where(is_op, around, NONE), is_op & ~inner)
+    op = values_at(op, _issuers(events, rows))
+    within = values_at(around, op)
     op_names, op_texts = events.texts("op_name")
     unlinked = np.where(op_names[rows] >= 0, op_names[rows] + len(name_texts), NONE)
-    op_code = np.where(op != NONE, _at(names, op), unlinked)
-    return [(op_code, [*name_texts, *op_texts]), (_at(names, within), name_texts)]
-
-
-def _rows_where(flags: Flags) -> Ints:
-    return np.where(flags, np.arange(len(flags)), NONE)
-
-
-def _at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
-    return np.where(rows != NONE, values[rows], NONE)
+    op_code = np.where(op != NONE, values_at(names, op), unlinked)
+    return [(op_code, [*name_texts, *op_texts]), (values_at(names, within), name_texts)]
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
@@ -125,7 +125,7 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
-    code = _at(codes, issuer)
+    code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in values]
     source = [copied(r)[0] for r in recorded], [(r or [None])[0] for r in recorded]
     target = [copied(r)[1] for r in recorded], [None] * len(recorded)
@@ -158,14 +158,14 @@ def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
     issuer = _issuers(events, rows)
     shapes, shape_texts = events.texts("shapes")
     dtypes, dtype_texts = events.texts("dtypes")
-    copies = _copies(events, issuer) & (_at(shapes, issuer) >= 0)
-    copies &= _at(dtypes, issuer) >= 0
-    pairs = Groups(_at(shapes, issuer)[copies], _at(dtypes, issuer)[copies])
+    copies = _copies(events, issuer) & (values_at(shapes, issuer) >= 0)
+    copies &= values_at(dtypes, issuer) >= 0
+    pairs = Groups(values_at(shapes, issuer)[copies], values_at(dtypes, issuer)[copies])
     sizes = [
         _copy_bytes(shape_texts[shape], dtype_texts[dtype])
         for shape, dtype in zip(
-            _at(shapes, issuer)[copies][pairs.first].tolist(),
-            _at(dtypes, issuer)[copies][pairs.first].tolist(),
+            values_at(shapes, issuer)[copies][pairs.first].tolist(),
+            values_at(dtypes, issuer)[copies][pairs.first].tolist(),
             strict=True,
         )
     ]

@@ -16,7 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.groups import Forest, Groups, heads, inherited, own_time, ratio, where_known
+from lstmprof.events.groups import (
+    Forest,
+    Groups,
+    heads,
+    inherited,
+    nearest,
+    own_time,
+    ratio,
+    values_at,
+    where_known,
+)
 from lstmprof.events.intervals import Flags, Ints, foremost
 from lstmprof.events.schema import (
     ACTIVITY_KINDS,
@@ -178,8 +188,7 @@ def _launched_in(events: EventTable, named: Flags) -> Ints:
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
-    own = np.where(named, np.arange(len(events)), NONE)
-    around = inherited(events.rows_named("parent_id"), own)[issuer]
+    around = nearest(events.rows_named("parent_id"), named)[issuer]
     elsewhere = around == NONE
     around[elsewhere] = _open_ranges(events, named, issuer[elsewhere])
     spent = np.zeros(len(events), dtype=np.int64)
@@ -197,11 +206,7 @@ def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
         rows = rows[np.lexsort((-dur[rows], start[rows]))]
         lane = foremost(start[rows], events.end_ns[rows], np.arange(len(rows))[::-1])
         members = np.flatnonzero(rank[issuer] == number)
-        if len(lane.start_ns):
-            at = start[issuer[members]]
-            place = np.searchsorted(lane.start_ns, at, side="right") - 1
-            open_then = (place >= 0) & (at < lane.end_ns[place])
-            owner[members] = np.where(open_then, rows[lane.owner[place]], NONE)
+        owner[members] = values_at(rows, lane.owner_at(start[issuer[members]]))
     return owner
 
 
@@ -264,7 +269,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     rows, parent = np.flatnonzero(is_frame), events.rows_named("parent_id")
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, on_device = grouped.groups, grouped.on_device
-    around = inherited(parent, np.where(is_frame, np.arange(len(events)), NONE))
+    around = nearest(parent, is_frame)
     launched, backward_host, backward_device = _caused(events, around)
     ranks = events.ints("rank", UNKNOWN)[events.rows_named("forward_id") != NONE]
     linked = np.isin(grouped.rank, ranks)
@@ -292,7 +297,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
     """Return each frame's duration without the frames directly inside, at least 0."""
     time_ns = events.dur_ns.copy()
-    above = np.where(parent[rows] == NONE, NONE, around[parent[rows]])
+    above = values_at(around, parent[rows])
     inner = above != NONE
     np.subtract.at(time_ns, above[inner], events.dur_ns[rows[inner]])
     return np.asarray(np.maximum(time_ns[rows], 0), dtype=np.int64)
@@ -303,11 +308,11 @@ def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)
-    _add(host, _at(around, forward[backward]), own_time(events)[backward])
+    _add(host, values_at(around, forward[backward]), own_time(events)[backward])
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
-    _add(launched, _at(around, issuer), events.dur_ns[activity])
-    _add(device, _at(around, _at(forward, issuer)), events.dur_ns[activity])
+    _add(launched, values_at(around, issuer), events.dur_ns[activity])
+    _add(device, values_at(around, values_at(forward, issuer)), events.dur_ns[activity])
     return launched, host, device
 
 
@@ -315,14 +320,6 @@ def issued_by(events: EventTable) -> Ints:
     """Return for each event its launch; if unknown, the op that issued it; else ``NONE``."""
     launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
     return np.where(launch != NONE, launch, op)
-
-
-def _at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
-    known: Flags = rows != NONE
-    result = np.full(len(rows), NONE, dtype=np.int64)
-    result[known] = values[rows[known]]
-    return result
 
 
 def _add(sums: Ints, rows: Ints, amounts: Ints) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 from lstmprof.events.groups import Codes, inherited
-from lstmprof.events.intervals import Flags, Ints, Segments, foremost, longer_first
+from lstmprof.events.intervals import Flags, Ints, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
@@ -249,18 +249,9 @@ def _open_phases(events: EventTable) -> Codes:
         rows = nesting_order(events, np.flatnonzero(is_range & (rank == number)))
         open_then = foremost(start[rows], end[rows], np.arange(len(rows))[::-1])
         asked = np.flatnonzero(on_host & (rank == number))
-        owner = _owner_at(open_then, start[asked])
+        owner = open_then.owner_at(start[asked])
         phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
     return phase
-
-
-def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the owner of the segment at that time, or ``NONE``."""
-    if not len(segments.start_ns):
-        return np.full(len(at_ns), NONE, dtype=np.int64)
-    index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
-    inside = (index >= 0) & (at_ns < segments.end_ns[np.maximum(index, 0)])
-    return np.where(inside, segments.owner[np.maximum(index, 0)], NONE)
 
 
 def with_forwards(events: EventTable) -> EventTable:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, rank_and_step
 from lstmprof.breakdown.recurrent.network import Network
 from lstmprof.breakdown.recurrent.profiles.onnx import onnx_calls
 from lstmprof.breakdown.recurrent.profiles.pytensor import pytensor_calls
@@ -87,7 +87,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     first = names[int(np.flatnonzero(~back)[0])]
     cells = {cell[0].lower() for name in names if (cell := _CELL.search(name))}
     short = family.pattern.search(first)
-    rank, step = (events.ints(name, UNKNOWN)[rows[0]] for name in ("rank", "step"))
+    rank, step = rank_and_step(events, int(rows[0]))
     yield Call(
         form=family.form,
         framework=family.framework,
@@ -97,8 +97,8 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
             cell=cells.pop() if len(cells) == 1 else None,
             cells=int((~back).sum()) if family.a_cell else None,
         ),
-        rank=None if rank == UNKNOWN else int(rank),
-        step=None if step == UNKNOWN else int(step),
+        rank=rank,
+        step=step,
         rows=tuple(rows[~back].tolist()),
         backward=tuple(rows[back].tolist()),
         counted=False,

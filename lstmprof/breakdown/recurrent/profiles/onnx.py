@@ -16,13 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, layer_loop
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
-from lstmprof.events.groups import Groups
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, in_order, shape_at
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
-from lstmprof.implementations import LAYER_OP
 
 _LAYER = re.compile(
     r"onnxruntime::(?:DynamicQuantize)?(LSTM|GRU|RNN)|openvino::(LSTM|GRU|RNN)Sequence"
@@ -56,16 +54,14 @@ class _Node:
 
 def onnx_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each layer, or stack of layers, of a graph that an engine ran."""
-    is_layer = events.is_kind("op") & events.where_name(lambda n: bool(_LAYER.fullmatch(n)))
+    is_layer = events.is_kind("op") & events.where_name(_LAYER.fullmatch)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
         return
     inputs = Inputs(events)
     codes, texts = events.texts("name")
-    keys = (events.ints(name, UNKNOWN)[layers] for name in ("rank", "step"))
     steps: list[list[_Node]] = []
-    for members in Groups(*keys).members():
-        rows = layers[members][np.argsort(events.start_ns[layers[members]], kind="stable")]
+    for rows in by_step(events, layers):
         nodes = [_node(inputs, row, texts[codes[row]]) for row in rows.tolist()]
         for engine in sorted({node.engine for node in nodes}):
             steps.append([node for node in nodes if node.engine == engine])
@@ -104,18 +100,14 @@ def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
 def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
     network = node.network
     directions = network.directions or 1
-    unit = replace(network, time_steps=None, directions=None)
     if directions == 2 and network.hidden is not None:
         # One node writes the outputs of both directions, joined.
         next_matmul_inputs = 2 * network.hidden
-    return Loop(
-        form=LAYER_OP,
-        op=node.name,
-        count=network.time_steps,
-        units=(unit,) * directions,
-        rows=np.array([node.row]),
-        backward=np.empty(0, dtype=np.int64),
-        time_steps_certain=network.time_steps is not None,
+    return layer_loop(
+        replace(network, directions=None),
+        node.name,
+        node.row,
+        units=directions,
         next_matmul_inputs=next_matmul_inputs,
         library=node.library,
     )
@@ -128,9 +120,8 @@ def _widths_after(
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = nodes[0].row
     here = (rank == rank[first]) & (step == step[first])
-    here &= events.where_name(lambda name: bool(_PRODUCT.fullmatch(name)))
-    products = np.flatnonzero(here)
-    products = products[np.argsort(events.start_ns[products], kind="stable")]
+    here &= events.where_name(_PRODUCT.fullmatch)
+    products = in_order(events, np.flatnonzero(here))
     for node in nodes:
         later = products[events.start_ns[products] >= events.end_ns[node.row]]
         yield _width(inputs, later)

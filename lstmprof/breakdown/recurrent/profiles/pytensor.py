@@ -19,9 +19,15 @@ import numpy as np
 from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
 from lstmprof.breakdown.recurrent.cells import unit_of_products
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, Repeat, repeats
+from lstmprof.breakdown.recurrent.profiles.recorded import (
+    Inputs,
+    Repeat,
+    by_step,
+    in_order,
+    repeats,
+)
 from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
-from lstmprof.events.groups import Groups, inherited
+from lstmprof.events.groups import nearest
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
@@ -34,21 +40,19 @@ _PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|Ba
 def pytensor_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each Scan that contains cells."""
     is_scan = events.where_name(lambda name: scan_label(name) is not None)
-    scans = np.flatnonzero(events.is_kind("op") & is_scan)
+    is_scan = is_scan & events.is_kind("op")
+    scans = np.flatnonzero(is_scan)
     if not len(scans):
         return
-    own = np.full(len(events), NONE, dtype=np.int64)
-    own[scans] = scans
-    inside = inherited(events.rows_named("parent_id"), own)
-    is_product = events.where_name(lambda name: bool(_PRODUCT.match(name)))
+    inside = nearest(events.rows_named("parent_id"), is_scan)
+    is_product = events.where_name(_PRODUCT.match)
     products = np.flatnonzero(is_product)
     inputs, (codes, texts) = Inputs(events), events.texts("name")
     names = {row: texts[codes[row]] for row in scans.tolist()}
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
-    for members in Groups(rank[scans], step[scans]).members():
-        rows = _in_order(events, scans[members])
+    for rows in by_step(events, scans):
         alike = (rank[products] == rank[rows[0]]) & (step[products] == step[rows[0]])
-        ordered = _in_order(events, products[alike])
+        ordered = in_order(events, products[alike])
         outside = ordered[inside[ordered] == NONE]
         loops = [
             loop
@@ -63,10 +67,6 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
         ]
         library = names[int(rows[0])].partition("::")[0]
         yield from calls_of(events, library, loops)
-
-
-def _in_order(events: EventTable, rows: Ints) -> Ints:
-    return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
 @dataclass(frozen=True)

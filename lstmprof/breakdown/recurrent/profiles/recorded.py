@@ -10,12 +10,25 @@ from typing import Any
 import numpy as np
 
 from lstmprof.breakdown.recurrent.network import Shape
+from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 #: No tensor has more elements than this; a larger shape is damaged and is treated as not recorded.
 _MOST_ELEMENTS = 2**48
+
+
+def in_order(events: EventTable, rows: Ints) -> Ints:
+    """Return ``rows`` sorted by start."""
+    return rows[np.argsort(events.start_ns[rows], kind="stable")]
+
+
+def by_step(events: EventTable, rows: Ints) -> Iterator[Ints]:
+    """Yield the ``rows`` of each rank and step, sorted by start."""
+    keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", "step"))
+    for members in Groups(*keys).members():
+        yield in_order(events, rows[members])
 
 
 class Inputs:

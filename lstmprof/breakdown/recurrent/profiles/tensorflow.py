@@ -19,7 +19,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lstmprof.breakdown.host import computing
-from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words
+from lstmprof.breakdown.recurrent.call import (
+    Call,
+    Loop,
+    calls_of,
+    in_words,
+    layer_loop,
+    rank_and_step,
+)
 from lstmprof.breakdown.recurrent.cells import (
     CELL,
     PRODUCT,
@@ -31,7 +38,7 @@ from lstmprof.breakdown.recurrent.cells import (
     unit_of,
 )
 from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, shape_at
 from lstmprof.breakdown.recurrent.profiles.torch_compiled import gated_units
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
@@ -101,13 +108,13 @@ def _role(op_type: str) -> int | None:
 
 
 class _Step:
-    """The nodes of one step, in execution order."""
+    """The nodes ``rows`` of one step, in execution order."""
 
     def __init__(
         self, events: EventTable, inputs: Inputs, rows: Ints, nodes: Mapping[int, _Node]
     ) -> None:
         self.events, self.inputs = events, inputs
-        self.rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+        self.rows = rows
         self.codes = events.texts("name")[0]
         self.nodes = nodes
         self.placed = any(nodes[code].part == "body" for code in set(self.codes[rows].tolist()))
@@ -160,9 +167,8 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
     if not any(_matters(node) for node in nodes.values()):
         return
     inputs = Inputs(events)
-    step, rank = events.ints("step", UNKNOWN)[rows], events.ints("rank", UNKNOWN)[rows]
-    for members in Groups(rank, step).members():
-        of_step = _Step(events, inputs, rows[members], nodes)
+    for members in by_step(events, rows):
+        of_step = _Step(events, inputs, members, nodes)
         yield from _cudnn_calls(of_step)
         yield from calls_of(events, "tensorflow", _layers(of_step))
         for loops in _runs(of_step):
@@ -189,16 +195,16 @@ def _with_gradients(
 
 def _cudnn_calls(step: _Step) -> Iterator[Call]:
     """Yield the calls of cuDNN; one call runs all layers."""
-    rank, step_numbers = (step.events.ints(name, UNKNOWN) for name in ("rank", "step"))
     for row, backward in _with_gradients(step, _CUDNN, _CUDNN_GRADIENT):
+        rank, number = rank_and_step(step.events, row)
         yield Call(
             form=LAYER_OP,
             framework="tensorflow",
             op=step.node(row).op_type,
             library="cuDNN",
             network=_cudnn(step, row),
-            rank=None if rank[row] == UNKNOWN else int(rank[row]),
-            step=None if step_numbers[row] == UNKNOWN else int(step_numbers[row]),
+            rank=rank,
+            step=number,
             rows=(row,),
             backward=backward,
         )
@@ -209,22 +215,16 @@ def _layers(step: _Step) -> list[Loop]:
     found = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
     ends = step.events.end_ns[[row for row, _ in found]]
     reads = step.next_matmul_inputs(int(ends.max())) if found else None
-    layers = []
-    for row, backward in found:
-        network = _block(step, row)
-        layers.append(
-            Loop(
-                form=LAYER_OP,
-                op=step.node(row).op_type,
-                count=network.time_steps,
-                units=(replace(network, time_steps=None),),
-                rows=np.array([row]),
-                backward=np.array(backward, dtype=np.int64),
-                time_steps_certain=network.time_steps is not None,
-                next_matmul_inputs=reads,
-            )
+    return [
+        layer_loop(
+            _block(step, row),
+            step.node(row).op_type,
+            row,
+            backward=backward,
+            next_matmul_inputs=reads,
         )
-    return layers
+        for row, backward in found
+    ]
 
 
 def _block(step: _Step, row: int) -> Network:

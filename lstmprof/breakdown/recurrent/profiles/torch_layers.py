@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, rank_and_step
 from lstmprof.breakdown.recurrent.network import (
     GATES,
     Network,
@@ -30,9 +30,9 @@ from lstmprof.breakdown.recurrent.network import (
     stack,
 )
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at, shapes_at
-from lstmprof.events.groups import inherited
+from lstmprof.events.groups import nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
 #: If one of these names occurs, op names have no ``aten::`` (before PyTorch 1.5); no other
@@ -65,8 +65,7 @@ def layer_rows(events: EventTable) -> Flags:
 def within(events: EventTable, which: Flags) -> Flags:
     """Return a mask of the events that are inside an event of the mask ``which``."""
     parent = events.rows_named("parent_id")
-    inside = inherited(parent, np.where(which, np.arange(len(events)), NONE))
-    above = np.where(parent != NONE, inside[parent], NONE)
+    above = values_at(nearest(parent, which), parent)
     return np.asarray(above != NONE, np.bool_)
 
 
@@ -92,11 +91,10 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
         return
     inputs, parent = Inputs(events), events.rows_named("parent_id")
     names, texts = events.texts("name")
-    owner = inherited(parent, np.where(layers, np.arange(len(events)), NONE))
+    owner = nearest(parent, layers)
     inner = np.flatnonzero((owner != NONE) & events.is_kind("op"))
     inner = inner[np.lexsort((events.start_ns[inner], owner[inner]))]
     bounds = np.searchsorted(owner[inner], [rows, rows + 1])
-    step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
     for row, first, last in zip(rows.tolist(), *bounds.tolist(), strict=True):
         inside: dict[str, list[int]] = {}
         for place in inner[first:last].tolist():
@@ -105,27 +103,14 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
             inside[name] = _innermost(inside[name], parent)
         op = _Op(inputs, row, texts[names[row]], inside, parent)
         library = next((v for n, v in _VENDORS.items() if op.named(n)), "ATen")
-        network = _network(op)
-        yield Call(
-            form=LAYER_OP,
-            framework="torch",
-            op=op.name,
-            library=library,
-            network=network,
-            rank=_or_none(rank[row]),
-            step=_or_none(step[row]),
-            rows=(row,),
-        )
+        place = rank_and_step(events, row)
+        yield Call(LAYER_OP, "torch", op.name, library, _network(op), *place, rows=(row,))
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
     """Return those of ``rows`` that are not the parent of another one."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
-
-
-def _or_none(value: Any) -> int | None:
-    return None if value == UNKNOWN else int(value)
 
 
 def _network(op: _Op) -> Network:

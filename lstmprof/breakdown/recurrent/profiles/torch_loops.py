@@ -111,7 +111,7 @@ def _role(name: str) -> int:
 def _outermost(events: EventTable, roles: Ints) -> Ints:
     """Return the outermost rows with a role, outside of whole layers and backward passes."""
     hides = (roles != NONE) | layer_rows(events)
-    hides |= events.is_kind("op") & events.where_name(lambda name: bool(_BACKWARD.match(name)))
+    hides |= events.is_kind("op") & events.where_name(_BACKWARD.match)
     return np.flatnonzero((roles != NONE) & ~within(events, hides))
 
 

@@ -22,7 +22,13 @@ import numpy as np
 from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
 from lstmprof.breakdown.recurrent.cells import layer_named, unit_beside_tanh, unit_of_products
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, repeats, shape_at
+from lstmprof.breakdown.recurrent.profiles.recorded import (
+    Inputs,
+    by_step,
+    in_order,
+    repeats,
+    shape_at,
+)
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -64,15 +70,14 @@ class _LoopRun:
 
 def xla_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each loop of cells in a program that XLA compiled."""
-    loops = _while_rows(events)
-    kernels = _body_kernels(events)
+    loops = np.flatnonzero(events.is_kind("op") & events.where_name(_WHILE.fullmatch))
+    inside = events.where("op_name", _BODY.match)
+    kernels = np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
     if not len(loops) and not len(kernels):
         return
     reader = _Reader(events)
     rows = np.concatenate([loops, kernels])
-    step, rank = events.ints("step", UNKNOWN)[rows], events.ints("rank", UNKNOWN)[rows]
-    for members in Groups(rank, step).members():
-        here = rows[members]
+    for here in by_step(events, rows):
         runs = list(_on_device(events, reader, here[np.isin(here, kernels)]))
         runs = runs or list(_on_host(events, reader, here[np.isin(here, loops)]))
         runs.sort(key=lambda each: each.start_ns)
@@ -140,16 +145,6 @@ class _Reader:
         return dtype_named(next(iter(self._inputs.dtypes(row)), None))
 
 
-def _while_rows(events: EventTable) -> Ints:
-    named = events.is_kind("op") & events.where_name(lambda name: bool(_WHILE.fullmatch(name)))
-    return np.flatnonzero(named)
-
-
-def _body_kernels(events: EventTable) -> Ints:
-    inside = events.where("op_name", lambda path: bool(_BODY.match(path)))
-    return np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
-
-
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
     """Yield the runs of loops that are recorded as an event around their bodies (on a CPU)."""
     if not len(loops):
@@ -182,8 +177,7 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
         return
     device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
     for members in Groups(device, stream).members():
-        rows = kernels[members]
-        rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+        rows = in_order(events, kernels[members])
         paths = np.unique(reader.codes[rows], return_inverse=True)[1]
         codes = paths * (int(reader.names.max(initial=0)) + 1) + reader.names[rows]
         products = dict(zip(codes.tolist(), reader.is_product[rows].tolist(), strict=True))
