@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +98,19 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
         for field, values in zip(READ, columns, strict=False)
     ]
     return sorted_by_time(pa.Table.from_arrays(arrays, schema=READ))
+
+
+def values_table(**columns: Any) -> pa.Table:
+    """Return a table of values, sorted by time; a text is the value of all rows.
+
+    Columns of ``READ`` that are not given are null.
+    """
+    count = len(columns["time_ns"])
+    filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
+    for name, values in columns.items():
+        if isinstance(values, str):
+            filled[name] = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [values])
+    return sorted_by_time(pa.table(filled, schema=READ))
 
 
 def sorted_by_time(columns: pa.Table) -> pa.Table:

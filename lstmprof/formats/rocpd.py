@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile, launch_config
-from lstmprof.events.groups import Groups
 from lstmprof.formats import rocprofv3, rows
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
@@ -37,6 +36,8 @@ from lstmprof.formats.cuda.events import (
     CudaEvents,
     constant,
     gathered,
+    launch_configs,
+    looked_up,
     named,
     natural,
     positive,
@@ -198,7 +199,7 @@ class Events:
         extdata = self._process.extdata("region")
         for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
             self.left_out += int((read["category_id"] == UNKNOWN).sum())
-            tid = _looked_up(read["tid"], self._process.tids)
+            tid = looked_up(read["tid"], self._process.tids)
             yield self._calls({**self._launched(read), "tid": tid}, read)
             yield self._ranges({**self._timed(read), "tid": tid}, read, next(extdata, []))
 
@@ -246,21 +247,24 @@ class Events:
             has_stream = read["stream_id"] != UNKNOWN
             ints = {
                 **self._launched(read),
-                "device": _looked_up(read["agent_id"], self._devices),
+                "device": looked_up(read["agent_id"], self._devices),
                 "stream": natural(np.where(has_stream, read["stream_id"], read["queue_id"])),
                 "graph_node_id": positive(read["graph_node_id"]),
             }
             name = named(read["kernel_id"], self._process.kernel_names.get)
             texts = {"kind": constant("kernel", len(name)), "name": name}
             yield self._with_name_and_device(
-                Batch(ints, {**texts, "launch_config": _launch_configs(read)})
+                Batch(
+                    ints,
+                    {**texts, "launch_config": launch_configs(read, _OF_LAUNCH, _launch_config)},
+                )
             )
 
     def _copies(self) -> Iterator[Batch]:
         columns = (*_TIMES, "name_id", "dst_agent_id", "src_agent_id", "size", "stream_id")
         for read in self._process.chunks("memory_copy", *columns, "graph_node_id"):
-            target = _looked_up(read["dst_agent_id"], self._devices)
-            source = _looked_up(read["src_agent_id"], self._devices)
+            target = looked_up(read["dst_agent_id"], self._devices)
+            source = looked_up(read["src_agent_id"], self._devices)
             ints = {
                 **self._launched(read),
                 "device": np.where(target == UNKNOWN, source, target),
@@ -278,7 +282,7 @@ class Events:
         return f"Memcpy {COPIES[direction]}" if direction in COPIES else None
 
     def _timed(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
-        pid = positive(_looked_up(read["pid"], self._process.pids))
+        pid = positive(looked_up(read["pid"], self._process.pids))
         return {"start_ns": read["start"], "end_ns": read["end"], "pid": pid}
 
     def _launched(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
@@ -297,21 +301,8 @@ def _is_of_hip(category: str) -> bool:
     return "HIP_" in category and "_API" in category and "COMPILER" not in category
 
 
-def _looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
-    distinct, codes = np.unique(keys, return_inverse=True)
-    return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
-
-
-def _launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """Return each kernel's launch configuration; HSA's grid, in threads, is converted to blocks."""
-    columns = [read[name] for name in _OF_LAUNCH]
-    group = Groups(*columns)
-    distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
-    texts = pa.array([_launch_config(*numbers) for numbers in distinct], pa.string())
-    return texts.dictionary_encode().take(pa.array(group.of))
-
-
 def _launch_config(*numbers: int) -> str | None:
+    """Return a kernel's launch configuration; HSA's grid, in threads, is converted to blocks."""
     grid, block, shared = numbers[:3], numbers[3:6], numbers[6]
     has_block, has_grid = min(block) > 0, min(*grid, *block) > 0
     sizes = zip(grid, block, strict=True)

@@ -18,9 +18,11 @@ from lstmprof.formats.cuda.events import (
     Batch,
     CudaEvents,
     constant,
+    cupti_launch_config,
     device_facts,
     gathered,
     launch_configs,
+    looked_up,
     named,
     natural,
     positive,
@@ -120,10 +122,9 @@ class Contexts:
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
         """Return the device of each event's context if it is known, else the event's own device."""
-        contexts, codes = np.unique(_context_key(ints), return_inverse=True)
-        is_known = np.array([context in self._devices for context in contexts.tolist()], bool)
-        devices = np.array([self._devices.get(c, UNKNOWN) for c in contexts.tolist()], np.int64)
-        return np.where(is_known[codes], devices[codes], ints["device"])
+        keys = _context_key(ints)
+        learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
+        return np.where(learned, looked_up(keys, self._devices), ints["device"])
 
 
 def _context_key(ints: Mapping[str, Ints]) -> Ints:
@@ -207,7 +208,7 @@ def _activity(
     ints = {**_placed(read), **node, **moved}
     texts = {"kind": constant(kind, len(read["start"])), "name": name}
     if table == _KERNELS:
-        texts["launch_config"] = launch_configs(read)
+        texts["launch_config"] = launch_configs(read, LAUNCH_COLUMNS, cupti_launch_config)
     return Batch(ints, texts)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events import launch_config
-from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, RESERVED, Count, sorted_by_time
+from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, RESERVED, Count, values_table
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import element_bytes
 from lstmprof.events.schema import PHASES, PROGRAM
@@ -343,28 +343,22 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
         return None
     allocated, reserved, change = sizes
     recorded = (allocated >= 0, (reserved >= 0) & ~on_host, change != _NONE)
+    events = [np.flatnonzero(where) for where in recorded]
     event, name = (
-        np.concatenate(c) for c in zip(*map(_events_and_number, range(3), recorded), strict=True)
+        np.concatenate(events),
+        np.repeat(np.arange(3, dtype=np.int32), list(map(len, events))),
     )
     value = np.concatenate([size[where] for size, where in zip(sizes, recorded, strict=True)])
     order = np.argsort(event, kind="stable")
     event, name, value = event[order], name[order], value[order]
-    units = np.zeros(len(event), dtype=np.int32)
-    columns = {
-        "time_ns": time_ns[event],
-        "pid": pa.array(pid[event], mask=pid[event] <= 0),
-        "device": pa.array(device[event], mask=on_host[event]),
-        "name": pa.DictionaryArray.from_arrays(name, pa.array(_SIZES.values())),
-        "unit": pa.DictionaryArray.from_arrays(units, pa.array([BYTES])),
-        "value": value.astype(np.float64),
-        "allocator": pa.nulls(len(event), READ.field("allocator").type),
-    }
-    return sorted_by_time(pa.table(columns, schema=READ))
-
-
-def _events_and_number(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
-    events = np.flatnonzero(where)
-    return events, np.full(len(events), number, dtype=np.int32)
+    return values_table(
+        time_ns=time_ns[event],
+        pid=pa.array(pid[event], mask=pid[event] <= 0),
+        device=pa.array(device[event], mask=on_host[event]),
+        name=pa.DictionaryArray.from_arrays(name, pa.array(_SIZES.values())),
+        unit=BYTES,
+        value=value.astype(np.float64),
+    )
 
 
 def _packed(values: list[int]) -> Ints:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, sorted_by_time
+from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, values_table
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
@@ -179,18 +179,16 @@ def _counters(marks: _Marks) -> pa.Table | None:
     order = np.argsort(event, kind="stable")
     event, is_change, value = event[order], is_change[order].astype(np.int32), value[order]
     cleaned = [rows.clean(name) for name in named.dictionary.to_pylist()]
-    columns = {
-        "time_ns": marks.time_ns[event],
-        "pid": pa.nulls(len(event), pa.int64()),
-        "device": pa.array(device[event], mask=device[event] < 0),
-        "name": pa.DictionaryArray.from_arrays(is_change, pa.array([ALLOCATED, CHANGE])),
-        "unit": pa.DictionaryArray.from_arrays(np.zeros(len(event), np.int32), pa.array([BYTES])),
-        "value": value.astype(np.float64),
-        "allocator": pa.DictionaryArray.from_arrays(
+    return values_table(
+        time_ns=marks.time_ns[event],
+        device=pa.array(device[event], mask=device[event] < 0),
+        name=pa.DictionaryArray.from_arrays(is_change, pa.array([ALLOCATED, CHANGE])),
+        unit=BYTES,
+        value=value.astype(np.float64),
+        allocator=pa.DictionaryArray.from_arrays(
             named.indices.take(pa.array(event)), pa.array(cleaned, pa.string())
         ),
-    }
-    return sorted_by_time(pa.table(columns, schema=READ))
+    )
 
 
 def _device(allocator: str) -> int:
