@@ -427,10 +427,7 @@ def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return a dictionary: index of a breakdown → its step divided by the fastest comparable step.
-
-    A run without a comparable run is omitted.
-    """
+    """Return {index of a breakdown: its step divided by the fastest comparable step}, if any."""
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
         steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}

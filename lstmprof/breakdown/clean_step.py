@@ -172,11 +172,7 @@ def clean_step(
     device: int | None,
     measured: Measured | None,
 ) -> CleanStep:
-    """Return the clean step of ``device``, or of the host if ``device`` is None.
-
-    ``windows`` are the steps, all of one rank. ``measured`` is None if another tool recorded the
-    profile.
-    """
+    """Return the clean step of ``device`` (None: the host); ``windows`` are of one rank."""
     rank, count = windows[0].rank, len(windows)
     intervals = attributed(events, windows, rank)[device].by_time()
     slots = SlotTimes(events, windows, intervals, device is not None)

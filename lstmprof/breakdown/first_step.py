@@ -81,10 +81,7 @@ def _joined(lane: MeanStep) -> MeanStep:
 
 
 def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
-    """Return whether ``first`` has the times of the first step in the whole profile's ``ledger``.
-
-    ``windows`` are the steps of the whole profile. Launch latency and queued time may be combined.
-    """
+    """Return whether ``first`` equals the first step in the ``ledger`` of the whole profile."""
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
     of_step = pa.Table.from_pylist(rows, ledger.schema)

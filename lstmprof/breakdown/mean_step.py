@@ -25,10 +25,7 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Return the total ns of the (part, ns) pairs in which a device waits for its host.
-
-    Waits at the end of the step (tails) are included.
-    """
+    """Return the total ns in which a device waits for its host, tails included."""
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
@@ -38,10 +35,7 @@ def device_word(name: str) -> str:
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """Return a device (None: host) of a rank in words: ``device 0 of rank 3``, ``CPU of rank 3``.
-
-    Without a rank: ``device 0``, ``CPU``.
-    """
+    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; without a rank only the first part."""
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 
@@ -93,10 +87,7 @@ class MeanStep:
 
     @property
     def waits_for_host_share(self) -> float | None:
-        """Return the share of the step in which the device waits for its host, 0–1.
-
-        Return None for the host itself, and if the profile does not show why the device is idle.
-        """
+        """Return the share of waits for the host; None if unknown, and for the host."""
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
         if self.device is None or unknown:
@@ -132,10 +123,7 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Return ``parts`` ({(state, part): ns}) as a sorted tuple of (state, part, ns).
-
-    Busy parts come before idle parts, and the largest part of each state first.
-    """
+    """Return (state, part, ns), busy parts first and the largest part of a state first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part
@@ -145,11 +133,7 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Return each of ``totals`` divided by ``steps``, rounded to integers.
-
-    The results sum to the rounded ``sum(totals) / steps``: method of the largest remainder
-    (Hamilton).
-    """
+    """Divide ``totals`` by ``steps`` so that the integers sum to the mean (largest remainder)."""
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)
     by_remainder = sorted(range(len(totals)), key=lambda i: -(totals[i] % steps))

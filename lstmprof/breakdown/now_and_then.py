@@ -36,11 +36,7 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or takes long, in some of the steps only.
-
-    ``steps`` is the number of such steps. ``each_ns`` is the median time of the event in them, in
-    ns.
-    """
+    """An event that occurs, or is long, in ``steps`` steps only; there it takes ``each_ns``."""
 
     name: str
     steps: int

@@ -104,10 +104,7 @@ class SlotTimes:
 
     @property
     def work_varies(self) -> bool:
-        """Return whether the steps may do different work: they ``vary``, or have other shapes.
-
-        Only the shapes of layers and matmuls count, because other ops may get the results of both.
-        """
+        """Return whether the steps ``vary``, or layers or matmuls have other shapes."""
         if self.vary:
             return True
         codes, _ = self.events.texts("shapes")
@@ -248,10 +245,7 @@ class SlotTimes:
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return the times of ``slots``: one row per slot, one column per step.
-
-        The time is infinite if the step does not have the slot.
-        """
+        """Return the times of ``slots`` (slot, step); infinite if the step lacks the slot."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]

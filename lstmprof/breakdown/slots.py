@@ -179,10 +179,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a code of each event's name; names that differ only in ``VARYING`` have the same code.
-
-    Step markers have ``NONE``.
-    """
+    """Return a code per name, equal apart from ``VARYING``; ``NONE`` for steps."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)

@@ -230,10 +230,7 @@ class Iterations:
 
     @property
     def calm(self) -> bool:
-        """Return whether the threads waited for CPUs for at most ``MOST_WAITED`` of the time.
-
-        Return False if that is unknown.
-        """
+        """Return whether threads waited for CPUs for at most ``MOST_WAITED`` of the time."""
         own_ns, others_ns = self._waits_ns, self.column("others_waited_ns")
         if own_ns is None or (others_ns is None and not self._one_thread):
             return False
@@ -337,11 +334,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """Statistics of the iterations that were timed without a profiler, without warm-up.
-
-    Lengths are in ns, energies in J; docs/tables.md describes each field ("Statistics of the
-    timings"), and says when it is None.
-    """
+    """Statistics of the timed iterations (ns, J); docs/tables.md describes each field."""
 
     iterations: int
     step_ns: float

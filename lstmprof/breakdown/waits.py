@@ -32,10 +32,7 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """One device of one rank: its activities, and the activity to which each instant belongs.
-
-    Arrays have one entry per activity with a duration, sorted by (start, end, correlation id).
-    """
+    """A device's activities by (start, end, correlation id), and the one of each instant."""
 
     number: int
     start_ns: Ints
@@ -90,10 +87,7 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle before activities, and the longest time counted as launch latency.
-
-    They are computed from the whole profile, even if only a part of it is attributed.
-    """
+    """When a device of the whole profile was idle, and the longest time called latency."""
 
     since_ns: Ints  # when the device became idle
     until_ns: Ints  # when the next activity began

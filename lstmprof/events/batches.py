@@ -30,10 +30,7 @@ BATCH_EVENTS = 2**17
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of one batch; ``rows`` has the row of each event in the whole run.
-
-    ``own`` is the range of positions in ``events`` of the events that begin in [start_ns, end_ns).
-    """
+    """The events of one batch: their rows in the run, and those that begin in it (``own``)."""
 
     events: EventTable
     rows: Ints

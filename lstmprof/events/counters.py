@@ -101,10 +101,7 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def values_table(**columns: Any) -> pa.Table:
-    """Return a table of values, sorted by time; a text is the value of all rows.
-
-    Columns of ``READ`` that are not given are null.
-    """
+    """Return values sorted by time; a text stands for all rows, absent columns are null."""
     count = len(columns["time_ns"])
     filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
     for name, values in columns.items():
@@ -167,10 +164,7 @@ class _OfRank:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile: first those of one rank, then those of the next.
-
-    The values of each rank are sorted by time.
-    """
+    """The counters of a profile, one rank after the other, each sorted by time."""
 
     of_ranks: tuple[_OfRank, ...] = ()
 
@@ -184,10 +178,7 @@ class Counters:
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Return the counters in files of ``folder``, which are in the order of the profile.
-
-        ``write_sorted`` has written the files.
-        """
+        """Return the counters that ``write_sorted`` wrote to ``paths`` of ``folder``."""
         read = SortedFiles(paths, "time_ns")
         return Counters((_OfRank(read, folder),)) if paths else NO_COUNTERS
 

@@ -77,10 +77,7 @@ def event_types(events: Packed) -> EventTypes:
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks``, and the first row of each type of all other ranks.
-
-    With these first rows, threads get the same numbers as in the whole table.
-    """
+    """Return the rows of ``ranks`` and one of each other type, to keep threads' numbers."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
     return np.union1d(own, event_types(events).first)
@@ -162,10 +159,7 @@ def numbered_few(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the step windows of ``events``; ``captured``: lstmprof made the profile.
-
-    If there are many events, only those that decide the windows are unpacked.
-    """
+    """Return the step windows; of many events, only those that decide are unpacked."""
     rows = None if len(events) <= FEW_EVENTS else _deciding(events)
     table = events.table(WINDOW_COLUMNS, rows)
     if rows is not None and any(

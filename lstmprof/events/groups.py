@@ -24,10 +24,7 @@ Codes = NDArray[Any]
 
 
 def own_time(events: EventTable) -> Ints:
-    """Return the duration of each event minus that of its direct children, in ns.
-
-    The result is at least 0, even if a child's recorded times reach beyond its parent's.
-    """
+    """Return each event's duration without its direct children, in ns; at least 0."""
     dur = events.dur_ns
     time_ns = dur.copy()
     parent = events.rows_named("parent_id")
@@ -37,10 +34,7 @@ def own_time(events: EventTable) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return for each row its value, or the value of its nearest ancestor that has one.
-
-    ``NONE`` means no value. ``parent`` has the row of each row's parent, or ``NONE``.
-    """
+    """Return each row's value, or that of its nearest ancestor which is not ``NONE``."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -92,10 +86,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return for each of ``rows`` whether none of the other rows with its code encloses it.
-
-        ``code`` has one number of 0 or more per row of the forest.
-        """
+        """Return which ``rows`` no other row with the same ``code`` encloses."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -134,10 +125,7 @@ _SPARSE = 4
 
 
 class Groups:
-    """Groups of the positions with equal ``keys``, numbered in sorted order of the keys.
-
-    ``of`` has the group number of each position, ``first`` the first position of each group.
-    """
+    """Positions with equal ``keys``: the group of each, and the first of each group, sorted."""
 
     def __init__(self, *keys: Ints) -> None:
         self.of: Ints = numbered(*keys)
@@ -201,10 +189,7 @@ def where_known(values: Ints, is_known: Flags) -> pa.Array:
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """Return these columns of the first event of each group, with texts as plain strings.
-
-    ``groups`` groups the events in ``rows``.
-    """
+    """Return these columns of the first event of each group, with texts as plain strings."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -212,10 +197,7 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return for each position the number of its combination of ``keys``, in sorted order.
-
-    The first key is the most significant; ``UNKNOWN`` (null) sorts first.
-    """
+    """Return the number of each combination of ``keys``, sorted; ``UNKNOWN`` comes first."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

@@ -25,11 +25,7 @@ _BITS = 63
 
 @dataclass(frozen=True)
 class Segments:
-    """Disjoint time intervals, sorted by time.
-
-    ``owner`` has for each segment the number (position or row) of the interval or event that the
-    segment belongs to.
-    """
+    """Disjoint intervals sorted by time; ``owner`` is the number of an interval or event."""
 
     start_ns: Ints
     end_ns: Ints
@@ -147,10 +143,7 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The common time [start_ns, end_ns) of pairs of a segment and an interval.
-
-    ``segment`` and ``interval`` are the positions of the pair in the inputs of ``overlaps``.
-    """
+    """The common times of pairs of a segment and an interval, by position."""
 
     segment: Ints
     interval: Ints
@@ -159,10 +152,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return the overlap of each segment with each interval, sorted by interval and time.
-
-    The intervals [start_ns, end_ns) may overlap each other and have any order.
-    """
+    """Return the overlap of each segment with each interval, by interval and time."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
@@ -220,10 +210,7 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Return for each [from_ns, to_ns) how long the intervals [start_ns, end_ns) run inside it.
-
-    Time in which several intervals run counts several times.
-    """
+    """Return how long intervals run inside each [from_ns, to_ns), together."""
     return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
 
 

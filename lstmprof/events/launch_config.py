@@ -92,10 +92,7 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(values: Mapping[str, object]) -> str | None:
-    """Return the JSON of ``values`` (field name -> value as the profile has it).
-
-    Impossible values are left out. Return None if no value is left.
-    """
+    """Return the JSON of the possible ``values`` by field name, or None if there are none."""
     config = _believed(*(values.get(name) for name in _FIELDS))
     return None if config == _NOTHING else encoded(config)
 
@@ -106,10 +103,7 @@ def encoded(config: LaunchConfig) -> str:
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Parse ``written``, the JSON of a launch configuration from any program.
-
-    Invalid values become None; return None if no value is valid.
-    """
+    """Parse the JSON of any program; return None if no value in it is possible."""
     try:
         values = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -167,10 +161,7 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation (one of OPERATIONS) in the name of a kernel or range.
-
-    Return None if there is none.
-    """
+    """Return the collective operation (of OPERATIONS) that a name contains, or None."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
 
@@ -222,10 +213,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Return the entries of the JSON list ``text``; empty if it is no list, or nested too deeply.
-
-    A lone UTF-16 surrogate becomes U+FFFD, as in other texts of profiles.
-    """
+    """Return the JSON list ``text``; empty if it is no list, or nested too deeply."""
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:

@@ -117,10 +117,7 @@ class Packed:
         return self._column(name).has_value(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return for each event the row that its link ``name`` refers to, or −1.
-
-        A link is a column with ids of events, such as ``parent_id``.
-        """
+        """Return for each event the row that the link ``name`` refers to, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
         known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -212,11 +209,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """Convert a text column to the dictionary type ``type_``.
-
-    If ``reduced``, drop the texts that no row uses; columns of at most ``_FEW_TEXTS`` texts keep
-    all.
-    """
+    """Convert a text column to ``type_``; if ``reduced``, without texts that no row uses."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -239,10 +232,7 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 class Gathered:
-    """Collects ``columns`` of a Parquet file, part by part, in the narrowest types.
-
-    The file's statistics show these types, if all row groups have statistics.
-    """
+    """Collects columns of a Parquet file in the narrowest types that its statistics show."""
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)

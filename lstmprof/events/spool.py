@@ -59,20 +59,14 @@ class SortedFiles:
         return int((begun - ended).max())
 
     def borders(self, rows: int) -> list[int]:
-        """Return times that split the files' content into parts of about ``rows`` rows.
-
-        The first part begins at the first time; the last time is later than all rows.
-        """
+        """Return times that split all rows into parts of about ``rows`` rows."""
         every = max(1, min(_SAMPLED, rows // _SAMPLED))
         sampled = [self._times(path)[::every].astype(np.int64) for path in self.paths]
         first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // every)])
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return for each file its rows in [first_ns, end_ns).
-
-        Files that end before or begin after this time are left out.
-        """
+        """Return the rows of each file in [first_ns, end_ns), if it has any."""
         first, last = self._ends
         there = np.flatnonzero((first < end_ns) & (last >= first_ns))
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in there.tolist()]
@@ -192,10 +186,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Spool:
-    """Events in ``files`` that ``write_chunk`` wrote, in the order of the profile.
-
-    If a file lacks a column, the column is null for the events of this file.
-    """
+    """Events that ``write_chunk`` wrote to ``files``, in order; absent columns are null."""
 
     folder: Folder
     files: Sequence[Path]

@@ -97,10 +97,7 @@ class EventTable:
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Return this table with the columns in ``columns`` (name -> values) replaced.
-
-        Values are in row order, and of the types that ``events_table`` takes.
-        """
+        """Return this table with the columns in ``columns`` (name -> values) replaced."""
         arrow = self._arrow
         for name, values in columns.items():
             field = SCHEMA.field(name)
@@ -120,10 +117,7 @@ class EventTable:
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield the table in parts that fit into memory, in order of time.
-
-        Each part has at least ``columns``.
-        """
+        """Yield parts that fit into memory, in order of time, with at least ``columns``."""
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
@@ -150,10 +144,7 @@ class EventTable:
         return self.once(_end_ns, "start_ns", "dur_ns")
 
     def ints(self, column: str, unknown: int) -> Ints:
-        """Return an integer column with ``unknown`` in place of null.
-
-        Use the result for computing only: outputs show unknown values as null.
-        """
+        """Return an integer column with ``unknown`` in place of null, to compute with."""
         return self._once(("ints", column, unknown), lambda: self._ints(column, unknown))
 
     def _ints(self, column: str, unknown: int) -> Ints:
@@ -164,10 +155,7 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """Return a text column as (codes, values).
-
-        ``codes`` has one number per row; ``values[code]`` is the text, and the code −1 means null.
-        """
+        """Return (codes, values) of a text column; the code −1 means null."""
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
@@ -201,10 +189,7 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return for each row whether ``predicate`` is true of the text in ``column``.
-
-        It is False for null.
-        """
+        """Return for which rows ``predicate`` is true of the text; False for null."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
@@ -221,10 +206,7 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to the Parquet file ``path``.
-
-        Subclasses may stop early if ``stop`` is set.
-        """
+        """Write a Parquet file; subclasses may stop early if ``stop`` is set."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
@@ -241,10 +223,7 @@ class EventTable:
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return for each event the row that its link ``column`` refers to, or −1.
-
-        A link is a column with ids of events, such as ``parent_id``.
-        """
+        """Return the row that the link ``column`` (such as ``parent_id``) names, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:

@@ -116,10 +116,7 @@ class RawFile:
 
     @cached_property
     def looks_like_json(self) -> bool:
-        """Return whether the first two characters, white space aside, may begin JSON.
-
-        One character is not enough: a protobuf may begin with a line break and a brace, too.
-        """
+        """Return whether the first two characters may begin JSON (not protobuf)."""
         head = self.part(0, _HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         inside = head[1:].lstrip()[:1]
         return head[:1] in (b"{", b"[") and inside in (b"", b'"', b"{", b"[", b"}", b"]")
@@ -322,10 +319,7 @@ def json_value(raw: bytes) -> Any:
 
 
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Return the position of the last comma between two JSON objects, or 0 if none is found.
-
-    Only ``text`` from ``start`` to ``stop`` is searched. A comma inside a string may match, too.
-    """
+    """Return the last comma between two JSON objects in ``text[start:stop]``, or 0."""
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
         brace = text.rfind(b"{", start, brace)
@@ -379,10 +373,7 @@ _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError,
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive: ``size`` bytes from byte ``begin`` on.
-
-    ``fault`` says why the file is unreadable; None if it is readable.
-    """
+    """A file in an archive; ``fault`` says why it is unreadable, or is None."""
 
     name: str
     begin: int

@@ -179,10 +179,7 @@ _OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads the events of ``process``; ``devices`` maps node numbers of GPUs to device numbers.
-
-    ``left_out`` counts the events that were omitted so far because they have no name or device.
-    """
+    """Reads a process's events; ``left_out`` counts those without a name or device so far."""
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process

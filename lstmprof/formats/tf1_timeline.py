@@ -332,10 +332,7 @@ def device_of(process_name: str) -> Device | None:
 
 
 def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | None], str]:
-    """Return the names in the metadata events called ``row``, by (pid, tid).
-
-    ``row`` is ``process_name``, for which tid is None, or ``thread_name``.
-    """
+    """Return the names in the events ``process_name`` or ``thread_name``, by (pid, tid)."""
     names: dict[tuple[int | None, int | None], str] = {}
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
@@ -349,10 +346,7 @@ def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return the device number for each ``Device.key``.
-
-    It is the GPU's own number or, if two tasks have the same, its place among the sorted keys.
-    """
+    """Return each key's device number: its own, or its place if two tasks have the same."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}

@@ -174,11 +174,7 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether ``check`` reports ``lack``.
-
-    Profiler settings that slow the run are not reported if only input shapes were recorded, because
-    shapes are useful.
-    """
+    """Return whether ``check`` reports ``lack``: not the cost of recording only shapes."""
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 

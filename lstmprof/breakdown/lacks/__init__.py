@@ -540,10 +540,7 @@ class Lack:
         return WORDS.get(self.kind, self.kind)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this lack as a dictionary with the fields of the JSON output.
-
-        Unknown values are None.
-        """
+        """Return this lack as a dictionary with the fields of the JSON output."""
         return {**asdict(self), "ranks": list(self.ranks)}
 
 

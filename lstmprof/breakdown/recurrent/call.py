@@ -64,10 +64,7 @@ class Spent:
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
-    """Return the times of ``count`` calls.
-
-    ``forward`` and ``backward`` are the results of ``owners``: the index of each event's call.
-    """
+    """Return the times of ``count`` calls; ``forward`` and ``backward`` are those of ``owners``."""
     devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
@@ -176,10 +173,7 @@ def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Join neighbouring ``loops`` of one step to networks, and yield one call per network.
-
-    ``loops`` are in execution order. A network takes as many loops as form one stack of layers.
-    """
+    """Join ``loops`` of one step, in order, to calls: each is as many as form one stack."""
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):
@@ -213,10 +207,7 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
 
 
 def network_of(members: Sequence[Loop]) -> Network:
-    """Return the network of ``members``, the loops of one stack of layers.
-
-    It has the number of time steps if it is certain that a repetition is one time step.
-    """
+    """Return the network of ``members``, the loops of one stack of layers."""
     units = [unit for member in members for unit in member.units]
     whole = _stacked(members)
     certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)

@@ -84,10 +84,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, or a MIG slice of a GPU; ``sm`` is 80 for compute capability 8.0.
-
-    ``multiprocessors`` is the number that the profile records; for a MIG slice, that of the slice.
-    """
+    """A GPU or MIG slice; ``sm`` is 80 for compute capability 8.0."""
 
     sm: int | None = None
     multiprocessors: int | None = None
@@ -449,11 +446,7 @@ def algorithms_of_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
 
 
 def differs(choice: Choice, possible: tuple[str, ...]) -> bool | None:
-    """Return whether the kernels that ran cannot belong to the requested algorithm.
-
-    ``possible`` is the result of ``algorithms_of_kernels``. Return None if the requested algorithm
-    or that of the kernels is unknown.
-    """
+    """Return whether none of the algorithms ``possible`` is the requested one, or None."""
     if choice.algorithm is None or not possible:
         return None
     return choice.algorithm not in possible

@@ -130,10 +130,7 @@ def _directions(
 
 
 def dtype_named(name: str | None) -> str | None:
-    """Return the element type in NumPy's spelling, such as ``float16`` for ``c10::Half``.
-
-    Return None if ``name`` is not an element type.
-    """
+    """Return the type in NumPy's spelling (``float16`` for ``c10::Half``), or None."""
     if not name:
         return None
     lower = name.lower()

@@ -109,10 +109,7 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Find the ops and calls that vanish with some work; arrays have one entry per event.
-
-    Work is activities, and ops that compute on the host.
-    """
+    """Find the ops and calls that vanish with some work: activities, and ops on the host."""
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -161,17 +158,11 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Return a mask of the calls by which the host reads a value, and of views right before.
-
-        Calls inside them are not included, because the copy from the device is needed anyway.
-        """
+        """Return the calls by which the host reads a value, and views right before."""
         return self._with_views(self.named(*ASKS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Return a mask of the events that vanish if ``work`` (a mask) is not done.
-
-        ``reads``: the work reads tensors, so that views right before it vanish, too.
-        """
+        """Return the events that vanish without ``work``; ``reads``: views before it, too."""
         vanished = work
         for _ in range(_MOST_ROUNDS):
             before = int(vanished.sum())

@@ -53,10 +53,7 @@ def nothing(graph: StepGraph) -> ReplayTimes:
 
 
 def without_launch(graph: StepGraph) -> ReplayTimes:
-    """Let launch calls take no time and launches have no latency, as when a CUDA graph is replayed.
-
-    The ops around the calls keep their time, and copies for which the host waits stay as they are.
-    """
+    """Let launch calls take no time, and launches have no latency, as in a CUDA graph."""
     times = nothing(graph)
     blocks = _flags(graph.activities, "blocks")
     launches = _flags(graph.segments, "launches")
@@ -177,10 +174,7 @@ def without_python(graph: StepGraph) -> ReplayTimes:
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """Let dispatch (ops that only call other ops) take no time.
-
-    Runtime calls, and ops that compute, keep their time.
-    """
+    """Let ops that only call other ops take no time; runtime calls keep theirs."""
     return _without_state(graph, "dispatch")
 
 

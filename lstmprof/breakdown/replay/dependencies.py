@@ -38,10 +38,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """What each activity waited for; arrays have one entry per activity, sorted by start.
-
-    ``same_stream`` and ``other_stream`` are indices of activities, or ``NONE``.
-    """
+    """What each activity waited for, by start; streams are indices of activities or ``NONE``."""
 
     launched: Positions
     latency_ns: Ints

@@ -38,11 +38,7 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """The host segments by thread and time.
-
-    ``row`` is the innermost event, ``waits_for`` the thread that the segment waits for, or
-    ``NONE``.
-    """
+    """The segments by thread and time: innermost event, and thread waited for, or ``NONE``."""
 
     thread: Ints
     start_ns: Ints
@@ -72,10 +68,7 @@ class _Innermost:
 def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
-    """Return the segments of all threads; ``rows`` are the host events of the step's rank.
-
-    ``thread`` and ``patient`` have one entry per event of ``events``.
-    """
+    """Return the segments of all threads; ``rows`` are the host events of the rank."""
     segments = _innermost_segments(events, window, rows, thread, patient)
     # without segments, no event has a duration, and no thread works
     numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])

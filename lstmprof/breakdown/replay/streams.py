@@ -197,10 +197,7 @@ class Streams:
         return indices
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return the index of the last activity enqueued before ``at_ns`` on each stream.
-
-        If ``stream`` is not None, only that stream counts.
-        """
+        """Return the last activity before ``at_ns`` of each stream, or of ``stream``."""
         queues = [
             queue
             for (on, number), queue in self._queued.items()

@@ -48,10 +48,7 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = nothing, causes: Dependencies | None = None
 ) -> Replay:
-    """Return the replay of ``graph`` with ``change``.
-
-    ``causes`` are the dependencies of ``graph``; if it is None, they are computed.
-    """
+    """Return the replay of ``graph`` with ``change``; None computes the dependencies ``causes``."""
     times = change(graph)
     hosts, streams = run(graph, times, causes or dependencies(graph))
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
@@ -195,20 +192,14 @@ class Prediction:
 
     @property
     def bottleneck(self) -> tuple[str, str, int] | None:
-        """Return the largest part of the predicted step as (state, part, ns).
-
-        Return None if the predicted step has no parts.
-        """
+        """Return the largest part of the predicted step as (state, part, ns), or None."""
         rows = self.ledger.select(["ns", "state", "part"]).to_pylist()
         largest = max(rows, key=lambda r: (r["ns"], r["state"], r["part"]), default=None)
         return None if largest is None else (largest["state"], largest["part"], largest["ns"])
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return predictions for the step ``window``, one per change.
-
-    ``events`` are linked to their launches and have categories.
-    """
+    """Return predictions for the step ``window`` of annotated ``events``, one per change."""
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, nothing, causes).length_ns

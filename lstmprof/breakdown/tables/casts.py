@@ -133,10 +133,7 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """Return the ``from`` and ``to`` entries of the inputs recorded for ``aten::copy_(to, from)``.
-
-    An entry is None if it was not recorded.
-    """
+    """Return the entries for ``from`` and ``to`` of ``aten::copy_(to, from)``, None if absent."""
     to, source = [*recorded, None, None][:2]
     return source, to
 

@@ -167,11 +167,7 @@ class _Member:
 
 
 def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table:
-    """Return one row per recurrent layer or loop of cells; ``SCHEMA``.
-
-    If a rank has calls in marked steps, its calls outside of steps do not count (such as those of a
-    profiler's warm-up step).
-    """
+    """Return one row per recurrent layer; calls outside of marked steps do not count."""
     groups: dict[tuple[Any, ...], list[_Member]] = {}
     members = list(_members(events, info))
     within = {member.call.rank for member in members if member.call.step is not None}
@@ -267,10 +263,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """The forward or backward pass of a cuDNN call: algorithm requested, and algorithms that ran.
-
-    ``possible`` is empty if the names of the kernels do not show the algorithm.
-    """
+    """A pass of a cuDNN call: the algorithm requested, and those that may have run, if known."""
 
     requested: Choice
     possible: tuple[str, ...]

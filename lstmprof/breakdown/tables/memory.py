@@ -98,11 +98,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return for each device and allocator a row for the profile, each step and each phase.
-
-    A row per line of code follows, the largest peak first, if the lines are recorded. Without
-    counters of memory there are no rows.
-    """
+    """Return rows for the profile, each step, phase and line of code, by device and allocator."""
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
         if window.step is not None:

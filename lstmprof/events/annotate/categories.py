@@ -67,10 +67,7 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Return ``events`` with ``category``, ``family`` and ``rule`` filled.
-
-    ``captured``: lstmprof's own worker ran the steps, so scopes named like phases are phases.
-    """
+    """Return ``events`` with categories; if ``captured``, scopes may be phases."""
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
     derived = {

@@ -54,10 +54,7 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """Return the row numbers ``rows`` as 32-bit integers if the table is small enough.
-
-    This saves memory: profiles have millions of rows.
-    """
+    """Return row numbers as 32-bit integers if possible: profiles have millions of rows."""
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
@@ -210,10 +207,7 @@ def _range_phase(name: str) -> int:
 
 
 def scope_phases(events: EventTable) -> Codes:
-    """Return the phase that the name scope of each TensorFlow node or XLA op shows, or ``NONE``.
-
-    Phases are indices into ``PHASES``.
-    """
+    """Return the phase that the name scope of each node or XLA op shows, or ``NONE``."""
     return events.once(_scope_phases, "name", "op_name", "kind")
 
 

@@ -227,10 +227,7 @@ class Tally:
         return np.asarray(activities[without & (start < first[stream])])
 
     def steps(self) -> tuple[list[Ints], list[Ints]]:
-        """Return the step numbers of each process, and those of its steps with an activity.
-
-        Both are sorted.
-        """
+        """Return the sorted step numbers of each process, and those with an activity."""
         return (
             _distinct_steps(self._steps, self._processes),
             _distinct_steps(self._busy_steps, self._processes),

@@ -175,10 +175,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return the number of windows with step numbers for each of ``ranks``.
-
-    ``UNKNOWN`` in ``ranks`` is the rank None.
-    """
+    """Return the number of windows with step numbers of each rank; ``UNKNOWN`` is None."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -186,10 +183,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Return ``events`` with ``step`` filled: the step in whose window the event started.
-
-    For an activity with a launch, the start of the launch counts.
-    """
+    """Return ``events`` with the step in whose window they, or their launches, began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -209,10 +203,7 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return the index of the window at each time, or −1; of two that overlap, the later one.
-
-    ``step_windows`` are one or more windows of one rank.
-    """
+    """Return the index of the window of one rank at each time, the later of two, or −1."""
     starts = np.array([window.start_ns for window in step_windows], dtype=np.int64)
     ends = np.array([window.end_ns for window in step_windows], dtype=np.int64)
     order = np.argsort(starts, kind="stable")

@@ -83,10 +83,7 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of int64 columns on disk, divided into numbered files in the new folder ``path``.
-
-    ``width`` is the number of columns.
-    """
+    """Rows of ``width`` int64 columns on disk, in numbered files of the new folder ``path``."""
 
     def __init__(self, path: Path, width: int) -> None:
         with room_in(path.parent):

@@ -46,10 +46,7 @@ _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 @dataclass(frozen=True)
 class Database:
-    """An open database; ``columns`` has the readable columns of each table.
-
-    More than ``most_rows`` rows do not fit into the file.
-    """
+    """An open database; ``columns`` are readable, and ``most_rows`` fit into the file."""
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
@@ -143,10 +140,7 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts as Arrow arrays, in the portions of ``int_chunks``.
-
-        A value that is no text is null. A missing column yields nothing.
-        """
+        """Yield a column of texts like ``int_chunks``; other values are null."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
@@ -183,10 +177,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the names of the tables in an SQLite database; none if ``raw`` is no such database.
-
-    If the database is damaged, return those of ``wanted`` that occur anywhere in its bytes.
-    """
+    """Return the names of a database's tables; if damaged, those of ``wanted`` in its bytes."""
     if not is_sqlite(raw):
         return set()
     try:

@@ -212,10 +212,7 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """Return the NVTX ranges with these texts; ``ints`` has their times, processes and threads.
-
-    Texts that differ only in emit_nvtx's numbers are interpreted once.
-    """
+    """Return the ranges with these texts; those that differ only in numbers are read once."""
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]

@@ -227,10 +227,7 @@ _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 @dataclass(frozen=True)
 class Beginning:
-    """A profile of the events that begin before the end of the first step, called ``name``.
-
-    ``read_bytes`` of the file's ``file_bytes`` were read.
-    """
+    """The events before the end of the first step, and how much of the file was read."""
 
     profile: Profile
     step: Window
@@ -240,10 +237,7 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """Read the first step of the plain Kineto file at ``path``.
-
-    Return None for files under ``least_bytes``, and if the step's events cannot be located safely.
-    """
+    """Read the first step; return None for small files, and if it cannot be located safely."""
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
             return None

@@ -107,10 +107,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in whole ns, or a text that says what is wrong with the times.
-
-    Start and end are rounded; the length is their difference.
-    """
+    """Return (start, length) in whole ns (both ends are rounded), or the fault of the times."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -257,10 +254,7 @@ _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the counter values of an event without a duration, or a text that names the fault.
-
-    Other events than counters have no values.
-    """
+    """Return the counter values of an event, or a text that names the fault."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -328,10 +322,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert all ``[memory]`` events at once to the values of ``counts``; None if one is unusual.
-
-    Each event has an element of ``time_ns``, ``pid`` (0 or less if unknown) and ``args`` (JSON).
-    """
+    """Convert ``[memory]`` events like ``counts``, but at once; None if one is unusual."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]

@@ -223,10 +223,7 @@ class Records:
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
-        """Return (each event's code, text of each code) of a text field.
-
-        Some codes may belong to no event.
-        """
+        """Return (each event's code, text of each code) of a text field."""
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
@@ -262,10 +259,7 @@ class Records:
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (each event's code, JSON text of each code) of a list field.
-
-        If an event has no such list, its code is −1 or the text is empty.
-        """
+        """Return (each event's code, JSON of each code) of a list field; −1 or "" for none."""
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._chosen], encoded.dictionary.to_pylist()

@@ -371,10 +371,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return the positions at which the array of events may end, the last first.
-
-    Each is (position after the last event, position of the closing bracket).
-    """
+    """Return (end of the last event, closing bracket) of possible ends, the last first."""
     found = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(found)]
 

@@ -75,10 +75,7 @@ _SPANS = "profiler_spans_ns"
 
 
 class Where(msgspec.Struct, omit_defaults=True):
-    """The thread, device or counter to which a track belongs.
-
-    ``thread`` is True for a host thread; ``counter`` is the name of a counter of the profile.
-    """
+    """The thread, device or counter to which a track belongs."""
 
     rank: int | None = None
     pid: int | None = None
@@ -151,10 +148,7 @@ def is_drawn(track: Track) -> bool:
 
 
 def row(slice_: Slice, owner: Where) -> Row | None:
-    """Convert a slice of lstmprof's export to a row; None if it is no event of the profile.
-
-    ``owner`` is the thread or device to which its track belongs.
-    """
+    """Convert a slice of lstmprof's export to a row; None if it is no event of the profile."""
     arguments = slice_.arguments
     kind = arguments.get(KIND)
     if kind not in KINDS:
@@ -174,10 +168,7 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return a profile's metadata without invalid ``fields``.
-
-    The times of the profiler's spans become ``moved_ns`` later.
-    """
+    """Return metadata without invalid ``fields``; the profiler's spans move by ``moved_ns``."""
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
@@ -246,10 +237,7 @@ class TrackOwner:
 
 
 class TrackOwners:
-    """Finds the thread or GPU to which each track belongs.
-
-    ``devices`` maps rocprofv3's numbers of GPUs (agents) to device numbers.
-    """
+    """Finds the owner of each track; ``devices`` maps rocprofv3's agents to devices."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -282,10 +270,7 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON.
-
-    ``builder`` is True if Kineto's own builder wrote the trace.
-    """
+    """Convert a slice, perhaps of Kineto's own ``builder``, to an event of Kineto's JSON."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # an op's correlation id is its own id, not that of a launch

@@ -54,11 +54,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Instruction:
-    """An XLA instruction: its ``path`` in the user's program, and the shapes of its ``operands``.
-
-    The operands are those of its matmul, ``(f32[6,16];f32[16,64])``, or else of its tanh,
-    ``(f32[6,16])``.
-    """
+    """An XLA instruction: its path, and the operands of its matmul or tanh, as text."""
 
     path: str | None
     operands: str | None
@@ -77,10 +73,7 @@ def hlo_proto() -> Any:
 
 
 def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
-    """Return the instructions with a path or operands in the module ``content`` (an HloProto).
-
-    The result is empty if the module cannot be read.
-    """
+    """Return a module's instructions with a path or operands; none if it is damaged."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -213,10 +206,7 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
-    """Convert an event on a stream's line to a row; None if it does not occupy the stream.
-
-    ``timed`` is (start, length) in ns, ``gpu_stream`` is (GPU, stream).
-    """
+    """Convert an event of (GPU, stream) to a row; None if it does not occupy the stream."""
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -295,10 +285,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Return ``stats`` with the path and operands of the XLA instruction that they name.
-
-    They are added as ``tf_op`` and ``shape``. Existing stats stay, except AMD's ``XlaModule:``.
-    """
+    """Return ``stats`` with path and operands of their XLA instruction, unless given."""
     instruction = instructions.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
     if instruction is None:
         return stats

@@ -62,10 +62,7 @@ class _Marks:
 
 
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return the memory counters in events of a host thread, or None if there are none.
-
-    ``timed`` has (start in ns, event).
-    """
+    """Return the memory counters in ``timed``, (start in ns, event), or None."""
     described = list(_described(tables, timed))
     if not described:
         return None
@@ -105,11 +102,7 @@ def _natural(value: object) -> int:
 def counters_of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Return memory counters, for events that have been read as columns.
-
-    They are those of ``counters_of_messages``. ``content`` has the texts of the events;
-    ``is_timed`` marks those with a possible time.
-    """
+    """Return the counters of ``counters_of_messages``, for events read as columns."""
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -209,10 +202,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line whose events are read: of host thread ``tid``, or of a stream (``gpu_stream``).
-
-    Times count from ``start_ns``; ``gpu_stream`` is (GPU, stream).
-    """
+    """A line to read: of host thread ``tid``, or of a (GPU, stream); ``start_ns`` is its time 0."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -221,10 +211,7 @@ class Line:
     gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Convert ``event`` to a row, or to None if it is bookkeeping.
-
-        ``timed`` is (start, length) in ns.
-        """
+        """Convert ``event``, at (start, length) in ns, to a row; None if it is bookkeeping."""
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.gpu_stream:
@@ -234,10 +221,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LineEvents:
-    """Events of a line as columns (times as in the file), and their memory counters.
-
-    ``untimed`` is the number of events without a possible time, which are omitted.
-    """
+    """Events of a line as columns, their memory counters, and the number left out."""
 
     columns: pa.Table | None
     untimed: int

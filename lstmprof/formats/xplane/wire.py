@@ -229,10 +229,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """An XSpace: the message ``space`` without events, and ``pieces``, the events' bytes.
-
-    ``pieces`` has a list per plane, with a list per line.
-    """
+    """An XSpace without events, and the pieces with its events, by plane and line."""
 
     space: Any
     pieces: list[list[list[Piece]]]

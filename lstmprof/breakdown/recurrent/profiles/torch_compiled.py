@@ -57,11 +57,7 @@ def name_of(region: str, products: int) -> str:
 
 
 def ran_once(regions: Sequence[str]) -> bool:
-    """Return whether these regions, in execution order, certainly belong to one run of one loop.
-
-    The first time step may run a graph of its own, which makes the initial states. If this graph
-    occurs again, a second loop may have begun.
-    """
+    """Return whether these regions, in order, certainly belong to one run of one loop."""
     graphs = [name for n, name in enumerate(regions) if n == 0 or name != regions[n - 1]]
     return len(graphs) <= 2 and all(_NUMBERS.search(name) for name in graphs)
 
@@ -74,10 +70,7 @@ _PRODUCT = re.compile(r"aoti_torch_\w+?_(?:add)?mm_out")
 
 
 def exported_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the calls of layers in exported code (AOTInductor).
-
-    Consecutive layers that form one stack by their widths are one call.
-    """
+    """Yield the calls of layers in exported code (AOTInductor), stacks as one call."""
     is_layer = events.is_kind("op") & events.is_one_of("name", *_LAYERS)
     layers = np.flatnonzero(is_layer)
     if not len(layers):

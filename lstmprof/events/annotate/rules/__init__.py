@@ -120,10 +120,7 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return the first kernel rule that matches the kernel ``name``, or None.
-
-    The function's name is searched first, then its namespaces, then its template arguments.
-    """
+    """Return the first rule that matches the function, its namespaces or its arguments."""
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:
@@ -138,10 +135,7 @@ def rnn_family(name: str) -> str | None:
 
 
 def rule_text(number: int) -> str:
-    """Return the text that the column ``rule`` has for this rule: ``op: <reason> (<framework>)``.
-
-    It is unique for each rule.
-    """
+    """Return the unique text of the rule in the column ``rule``: ``op: <reason> (<framework>)``."""
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:
