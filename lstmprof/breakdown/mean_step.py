@@ -6,7 +6,7 @@ A part that a step does not have counts as 0. ``clean_step`` computes the step w
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,18 +102,16 @@ class MeanStep:
 
 def mean_steps(ledger: pa.Table) -> list[MeanStep]:
     """Return one mean step per rank and device of ``ledger``, in this order."""
-    lanes: dict[tuple[int | None, int | None], list[dict[str, object]]] = defaultdict(list)
+    total: dict[tuple[int | None, int | None], Counter[tuple[str, str]]] = defaultdict(Counter)
+    steps: dict[tuple[int | None, int | None], set[int | None]] = defaultdict(set)
     for row in ledger.to_pylist():
-        lanes[row["rank"], row["device"]].append(row)
-    return [_mean_step(rank, device, rows) for (rank, device), rows in lanes.items()]
-
-
-def _mean_step(rank: int | None, device: int | None, rows: list[dict[str, object]]) -> MeanStep:
-    total: dict[tuple[str, str], int] = defaultdict(int)
-    for row in rows:
-        total[str(row["state"]), str(row["part"])] += int(str(row["ns"]))
-    steps = len({row["step"] for row in rows})
-    return MeanStep(rank, device, steps, sum(total.values()), in_reading_order(total))
+        lane = row["rank"], row["device"]
+        total[lane][row["state"], row["part"]] += row["ns"]
+        steps[lane].add(row["step"])
+    return [
+        MeanStep(*lane, len(steps[lane]), parts.total(), in_reading_order(parts))
+        for lane, parts in total.items()
+    ]
 
 
 #: The order of the states in tables.

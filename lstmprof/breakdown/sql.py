@@ -283,13 +283,12 @@ def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Pa
     breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
-        parts = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
-        query.register(name, pa.concat_tables([empty, *parts]))
+        parts = [empty]
+        for run, breakdown in breakdowns if name in asked else ():
+            rows = breakdown.table(name)
+            parts.append(rows.add_column(0, _RUN, pa.array([run] * len(rows), pa.string())))
+        query.register(name, pa.concat_tables(parts))
     return paths
-
-
-def _with_run(run: str, table: pa.Table) -> pa.Table:
-    return table.add_column(0, _RUN, pa.array([run] * table.num_rows, pa.string()))
 
 
 def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:

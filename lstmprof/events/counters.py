@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import RANK, SCHEMA_VERSION, VERSION_KEY, Column, schema
-from lstmprof.events.spool import SortedFiles
+from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
@@ -174,7 +174,7 @@ class Counters:
         held = [table for table in tables if len(table)]
         if not held:
             return NO_COUNTERS
-        return Counters((_OfRank(_joined(held)),))
+        return Counters((_OfRank(sorted_by_time(pa.concat_tables(held).unify_dictionaries())),))
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
@@ -236,32 +236,14 @@ class Counters:
 NO_COUNTERS = Counters()
 
 
-class Collected:
-    """Collects the counters of a profile while it is read: first in memory, if many in files."""
+class Collected(Chunks):
+    """Collects the counters of a profile, tables with the columns ``READ``, while it is read."""
 
-    def __init__(self) -> None:
-        self._tables: list[pa.Table] = []
-        self._rows = 0
-        self._files: list[Path] = []
-        self._folder: Folder | None = None
-
-    def add(self, columns: pa.Table) -> None:
-        """Append the next values of the profile, a table with the columns ``READ``.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
-        if len(columns):
-            self._tables.append(columns)
-            self._rows += len(columns)
-        if self._rows >= BATCH_ROWS:
-            self._folder = self._folder or Folder()
-            self._spool(self._folder)
+    most_rows = (BATCH_ROWS, BATCH_ROWS)
 
     def _spool(self, folder: Folder) -> None:
         self._files.append(folder.new("counters"))
-        write_sorted(self._files[-1], _joined(self._tables))
-        self._tables, self._rows = [], 0
+        write_sorted(self._files[-1], sorted_by_time(self._take_all()))
 
     def counters(self) -> Counters:
         """Return all counters that were added."""
@@ -270,10 +252,6 @@ class Collected:
         if self._folder:
             return Counters.in_files(self._files, self._folder)
         return Counters.of(self._tables)
-
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    return sorted_by_time(pa.concat_tables(tables).unify_dictionaries())
 
 
 class Series(NamedTuple):

@@ -23,11 +23,11 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 Codes = NDArray[Any]
 
 
-def own_time(events: EventTable) -> Ints:
+def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
     """Return each event's duration without its direct children, in ns; at least 0."""
     dur = events.dur_ns
     time_ns = dur.copy()
-    parent = events.rows_named("parent_id")
+    parent = events.rows_named("parent_id") if parent is None else parent
     inner = np.flatnonzero(parent != NONE)
     np.subtract.at(time_ns, parent[inner], dur[inner])
     return np.asarray(np.maximum(time_ns, 0), dtype=np.int64)

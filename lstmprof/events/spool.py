@@ -146,6 +146,9 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 class Chunks:
     """Collects the events of a profile while it is read: first in memory, if many in files."""
 
+    #: Number of rows at which the first, and each later, rows are written to files.
+    most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
+
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
         self._rows = 0
@@ -160,7 +163,7 @@ class Chunks:
         """
         self._tables.append(columns)
         self._rows += len(columns)
-        if self._rows >= (CHUNK_ROWS if self._folder else SPOOLED_ROWS):
+        if self._rows >= self.most_rows[self._folder is not None]:
             self._folder = self._folder or Folder()
             self._spool(self._folder)
 
@@ -249,7 +252,7 @@ class Spool:
             read = [read_columns(path) for path in self.files[start : start + MERGED_CHUNKS]]
             for name in TEXT_COLUMNS:
                 columns = [part.column(name) for part in read if name in part.schema.names]
-                texts.coded(name, [_without_rows(column) for column in columns])
+                texts.coded(name, [column.slice(0, 0) for column in columns])
         return texts
 
     def _between(self, read: SortedFiles, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
@@ -262,10 +265,6 @@ class Spool:
 
 def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
     return SortedFiles([path for row in rows for path in row], "start_ns")
-
-
-def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), column.dictionary)
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:

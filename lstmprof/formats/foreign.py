@@ -121,8 +121,13 @@ def consumed(events: list[Any]) -> Iterator[Any]:
         yield events.pop()
 
 
-def _dicts(document: Any) -> list[dict[str, Any]]:
-    return [event for event in trace_events(document) or () if isinstance(event, dict)]
+def _dicts(document: Any) -> Iterator[dict[str, Any]]:
+    return (event for event in trace_events(document) or () if isinstance(event, dict))
+
+
+def json_events(raw: RawFile) -> Iterator[dict[str, Any]]:
+    """Return the events of the Chrome trace in ``raw``; none if it is no such trace."""
+    return _dicts(raw.json) if raw.looks_like_json else iter(())
 
 
 def _has_keys(*keys: str) -> Callable[[Any], bool]:

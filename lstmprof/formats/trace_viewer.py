@@ -28,8 +28,8 @@ from typing import Any
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto.event_fields import femtoseconds, interval
+from lstmprof.formats.foreign import json_events, trace_events
+from lstmprof.formats.kineto.event_fields import femtoseconds, interval, left_out
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.tf1_timeline import (
@@ -86,13 +86,8 @@ class _Lines:
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` is a Chrome trace with processes of a host or of devices."""
-    if not raw.looks_like_json:
-        return False
-    events = trace_events(raw.json) or []
-    return any(
-        name.startswith(_HOST) or device_of(name) is not None
-        for name in names_of(events, "process_name").values()
-    )
+    names = names_of(json_events(raw), "process_name").values()
+    return any(name.startswith(_HOST) or device_of(name) is not None for name in names)
 
 
 def read(raw: RawFile) -> Profile:
@@ -212,8 +207,7 @@ def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int 
 
 
 def _notes(events: Sequence[Any], intervals: list[Row], dropped: Counter[str]) -> Iterator[str]:
-    for why, count in dropped.items():
-        yield f"{count} events were left out because {why}"
+    yield from left_out(dropped)
     if sum(isinstance(e, dict) and e.get("ph") == "X" for e in events) >= MAX_EVENTS:
         yield (
             f"the file has {MAX_EVENTS} events, the exporter's limit, so later events are missing;"

@@ -42,6 +42,7 @@ from lstmprof.breakdown.lacks.advice import recipes_for
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import ROUNDED_NS, Recorded
+from lstmprof.events.annotate.steps import bounds_of
 from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Covered, Ints
@@ -112,8 +113,7 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
     for has in breakdown.recorded:
         early, with_shapes, overhead = (rows.get(has.rank, linked[:0]) for rows in by_rank)
         windows = [window for window in breakdown.windows if window.rank == has.rank]
-        begins, ends = [window.start_ns for window in windows], [w.end_ns for w in windows]
-        steps = Covered(np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64))
+        steps = Covered(*bounds_of(windows))
         covered = Covered(start_ns[overhead], start_ns[overhead] + dur_ns[overhead])
         parts.append(
             Part(

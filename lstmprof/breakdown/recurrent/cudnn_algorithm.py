@@ -224,8 +224,8 @@ _SMALL = (
         "hidden",
         lambda c: _at_most(c.layer.hidden, c.small_hidden),
         lambda c: (
-            f"use at most {c.small_hidden} hidden units {_pass(c)} (this layer has "
-            f"{c.layer.hidden:,})"
+            f"use at most {c.small_hidden} hidden units for the "
+            f"{'forward' if c.forward else 'backward'} pass (this layer has {c.layer.hidden:,})"
         ),
     ),
 )
@@ -283,7 +283,12 @@ _VOLTA = (
     _Condition(
         "batch 8 or a multiple of 16",
         "batch",
-        lambda c: _fits_volta(c.layer.batch),
+        lambda c: (
+            None
+            if c.layer.batch is None
+            else c.layer.batch == 8
+            or (c.layer.batch % 16 == 0 and c.layer.batch not in _VOLTA_SLOW)
+        ),
         lambda c: (
             "use a batch size of 8, or a multiple of 16 except 80 and 112 (this batch size is "
             f"{c.layer.batch:,})"
@@ -348,7 +353,9 @@ _AMPERE = (
 
 def _by_torch(call: _Call) -> Choice:
     refusals = []
-    for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *_conditions_of_gpu(call.gpu)))):
+    major = call.gpu.major or 0
+    further = _AMPERE if major > 7 else _VOLTA if major == 7 else ()
+    for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *further))):
         asked = [(one, one.holds(call)) for one in (*_COMMON, *conditions)]
         failed = [one for one, holds in asked if holds is False]
         unknown = next((one for one, holds in asked if holds is None), None)
@@ -360,17 +367,6 @@ def _by_torch(call: _Call) -> Choice:
         else:
             return Choice(name, tuple(refusals), None, PYTORCH)
     return Choice(STANDARD, tuple(refusals), None, PYTORCH)
-
-
-def _conditions_of_gpu(gpu: Gpu) -> tuple[_Condition, ...]:
-    """Return further conditions for the static kernel on this GPU."""
-    if gpu.major is None or gpu.major < 7:
-        return ()
-    return _VOLTA if gpu.major == 7 else _AMPERE
-
-
-def _fits_volta(batch: int | None) -> bool | None:
-    return None if batch is None else batch == 8 or (batch % 16 == 0 and batch not in _VOLTA_SLOW)
 
 
 def _is_long(time_steps: int | None, batch: int | None) -> bool | None:
@@ -399,10 +395,6 @@ def _plain_is_small(layer: Layer) -> bool | None:
 
 def _capability(call: _Call) -> str:
     return f"this GPU has {(call.gpu.sm or 0) // 10}.{(call.gpu.sm or 0) % 10}"
-
-
-def _pass(call: _Call) -> str:
-    return "for the forward pass" if call.forward else "for the backward pass"
 
 
 def _by_tensorflow(op: str | None) -> Choice:

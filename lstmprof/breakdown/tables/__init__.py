@@ -91,8 +91,8 @@ class TableKind:
     """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
     ``make`` computes the table from a ``Source``. ``reads`` are the event columns that it needs,
-    ``joined`` the other tables that it needs. If ``needs_files`` is True, the table needs files of the
-    run other than the events, and ``record`` explains how to record these.
+    ``joined`` the other tables that it needs. If ``needs_files`` is True, the table needs files of
+    the run other than the events, and ``record`` explains how to record these.
 
     ``order`` names the columns by which rows are sorted (``-``: descending); if it is empty, rows
     keep the order of ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all

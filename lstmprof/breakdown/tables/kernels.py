@@ -17,7 +17,7 @@ import pyarrow as pa
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.event_types import event_types, numbered_few
 from lstmprof.events.groups import Groups, ratio, texts_at, where_known
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
@@ -155,7 +155,8 @@ def _work(events: Packed) -> _Work:
         role = roles[events.codes("kind", piece)]
         of_work = role == _ACTIVITY
         if len(computing):
-            of_work |= (role == _OP) & _computes(events, piece, computing)
+            computes = np.isin(events.ints("rank", piece), computing)
+            of_work |= (role == _OP) & computes & events.has_value("category", piece)
         rows = np.flatnonzero(of_work)
         if not len(rows):
             continue
@@ -167,12 +168,6 @@ def _work(events: Packed) -> _Work:
     rank, device, *codes, count, in_steps = (np.concatenate(c) for c in zip(*keys, strict=True))
     texts = [SortedTexts.of(events.texts(n), c) for n, c in zip(_ALL_TEXTS, codes, strict=True)]
     return _Work(np.concatenate(indices), np.concatenate(ns), rank, device, texts, count, in_steps)
-
-
-def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
-    """Return which rows of ``piece`` have a category and run in the ranks ``computing``."""
-    of_rank = np.isin(events.ints("rank", piece), computing)
-    return np.asarray(of_rank & events.has_value("category", piece), dtype=np.bool_)
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:

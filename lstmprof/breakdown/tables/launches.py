@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.tables.kernels import SortedTexts
 from lstmprof.events.annotate.calls import launch_calls
-from lstmprof.events.annotate.steps import Window, steps_of, windows_at
+from lstmprof.events.annotate.steps import Window, bounds_of, steps_of, windows_at
 from lstmprof.events.groups import Groups, latest_ends, numbered, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
@@ -168,7 +168,8 @@ def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 def _time_of_steps(ranks: Ints, windows: Sequence[Window]) -> tuple[Ints, Flags]:
     """Return the length of all steps of each of ``ranks``, and whether none of them is marked."""
     numbers = np.array([UNKNOWN if w.rank is None else w.rank for w in windows], dtype=np.int64)
-    length = np.array([w.end_ns - w.start_ns for w in windows], dtype=np.int64)
+    starts, ends = bounds_of(windows)
+    length = ends - starts
     whole = [int(length[numbers == rank].sum()) for rank in ranks.tolist()]
     unmarked = numbers[[w.step is None for w in windows]] if windows else numbers
     return np.array(whole, dtype=np.int64), np.asarray(np.isin(ranks, unmarked), dtype=np.bool_)

@@ -270,6 +270,8 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, on_device = grouped.groups, grouped.on_device
     around = nearest(parent, is_frame)
+    above = np.full(len(events), NONE, dtype=np.int64)  # the next frame around each frame
+    above[rows] = values_at(around, parent[rows])
     launched, backward_host, backward_device = _caused(events, around)
     ranks = events.ints("rank", UNKNOWN)[events.rows_named("forward_id") != NONE]
     linked = np.isin(grouped.rank, ranks)
@@ -282,7 +284,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
             pa.array(names, pa.string()),
             pa.array(groups.sizes()),
             grouped.host_total(),
-            pa.array(groups.sums(_self_time(events, parent, around, rows))),
+            pa.array(groups.sums(own_time(events, above)[rows])),
             grouped.caused_inside(launched),
             grouped.caused(launched),
             grouped.caused_inside(backward_host, linked),
@@ -292,15 +294,6 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     )
     order = [(name, "descending") for name in ("device_total_ns", "host_total_ns")]
     return table.sort_by([("rank", "ascending"), *order, ("name", "ascending")])
-
-
-def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
-    """Return each frame's duration without the frames directly inside, at least 0."""
-    time_ns = events.dur_ns.copy()
-    above = values_at(around, parent[rows])
-    inner = above != NONE
-    np.subtract.at(time_ns, above[inner], events.dur_ns[rows[inner]])
-    return np.asarray(np.maximum(time_ns[rows], 0), dtype=np.int64)
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:

@@ -18,6 +18,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.events import launch_config
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, bounds_of
 from lstmprof.events.groups import Groups, numbered
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.launch_config import (
@@ -412,6 +413,10 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 _RankDevice = tuple[int | None, int | None]
+_rank_device: Callable[[Mapping[str, Any]], _RankDevice] = itemgetter("rank", "device")
+_last_rank_device: Callable[[Mapping[str, Any]], _RankDevice] = itemgetter(
+    "last_rank", "last_device"
+)
 _Rows = Sequence[dict[str, Any]]
 _Key = TypeVar("_Key", bound=Hashable)
 _Member = TypeVar("_Member")
@@ -447,14 +452,6 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
     return grouped
 
 
-def _rank_device(row: Mapping[str, Any]) -> _RankDevice:
-    return row["rank"], row["device"]
-
-
-def _last_rank_device(row: Mapping[str, Any]) -> _RankDevice:
-    return row["last_rank"], row["last_device"]
-
-
 def _times(
     rank_device: _RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
@@ -484,11 +481,7 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
     """Return the time of the steps in which at least one of ``calls`` ran."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
-    begins, ends = (
-        np.array([getattr(window, edge) for window in windows], dtype=np.int64)
-        for edge in ("start_ns", "end_ns")
-    )
-    return int(Covered(start, start + length).within(begins, ends).sum())
+    return int(Covered(start, start + length).within(*bounds_of(windows)).sum())
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:

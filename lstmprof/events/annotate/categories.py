@@ -91,7 +91,10 @@ def _rules(events: EventTable, captured: bool) -> Codes:
     rule = np.where(of_library, within, op_rules)
     kernels = np.flatnonzero(events.is_kind("kernel"))
     rule[kernels] = _kernel_rules(events, links, op_rules, kernels)
-    copies, on_device = events.is_kind("memcpy"), events.where_name(_is_on_device)
+    copies, on_device = (
+        events.is_kind("memcpy"),
+        events.where_name(lambda name: direction(name) in _COPIES_ON_DEVICE),
+    )
     rule[copies] = _NUMBER[TRANSFER]
     rule[copies & on_device] = _NUMBER[COPY_ON_DEVICE]
     rule[events.is_kind("memset")] = _NUMBER[MEMSET]
@@ -210,10 +213,6 @@ def _named_rule(op_name: str) -> int:
 
 def _rule_of_library_op(name: str) -> int:
     return _kernel_rule(name.rpartition("::")[2])
-
-
-def _is_on_device(copy: str) -> bool:
-    return direction(copy) in _COPIES_ON_DEVICE
 
 
 def _kernel_rule(name: str) -> int:

@@ -202,10 +202,16 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 
 
+def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
+    """Return the starts and the ends of the windows."""
+    bounds = [(window.start_ns, window.end_ns) for window in step_windows]
+    starts, ends = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
+    return starts, ends
+
+
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
     """Return the index of the window of one rank at each time, the later of two, or −1."""
-    starts = np.array([window.start_ns for window in step_windows], dtype=np.int64)
-    ends = np.array([window.end_ns for window in step_windows], dtype=np.int64)
+    starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")
     index = np.searchsorted(starts[order], at_ns, side="right") - 1
     latest = order[index]

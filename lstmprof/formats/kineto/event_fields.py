@@ -7,7 +7,8 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from operator import attrgetter
@@ -121,6 +122,27 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
     if max(abs(start_ns), abs(end_ns)) > rows.MAX_NS:
         return "their time is invalid"
     return start_ns, end_ns - start_ns
+
+
+def timed_events(
+    events: Iterable[Any], dropped: Counter[str], is_read: Callable[[dict[str, Any]], bool]
+) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
+    """Yield (event, (start, length) in ns) of events with a duration for which ``is_read`` is True.
+
+    ``dropped`` counts the others of them by the fault of their times.
+    """
+    for event in events:
+        if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
+            times = interval(event)
+            if isinstance(times, str):
+                dropped[times] += 1
+            else:
+                yield event, times
+
+
+def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
+    """Yield a note for each reason for which events were left out."""
+    return (f"{n} events were left out because {why}" for why, n in dropped.items())
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:

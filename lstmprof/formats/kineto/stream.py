@@ -21,7 +21,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -71,16 +70,12 @@ _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
 
 
-@dataclass(frozen=True)
-class _Text:
-    """The text of a piece: its bytes, or a part of a plain file."""
+#: The text of a piece: its bytes, or a part of a plain file.
+_Text = bytes | Part
 
-    part: bytes | Part
 
-    @property
-    def content(self) -> bytes:
-        """Return the bytes of the text."""
-        return self.part if isinstance(self.part, bytes) else self.part.content
+def _content(text: _Text) -> bytes:
+    return text if isinstance(text, bytes) else text.content
 
 
 class UnusualError(Exception):
@@ -165,7 +160,7 @@ class _Reader:
         """Yield each text with its piece, or with None if it does not consist of whole events."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
-        return ((text, self.read(text.content)) for text in texts)
+        return ((text, self.read(_content(text))) for text in texts)
 
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
@@ -176,9 +171,9 @@ class _Reader:
             for number, text in enumerate(texts):
                 spooled = folder / f"piece-{number}"
                 if sum(not answer.done() for _, answer in asked) < _AHEAD * self._count:
-                    asked.append((text, workers.submit(pieces.read_part, text.part, spooled)))
+                    asked.append((text, workers.submit(pieces.read_part, text, spooled)))
                 else:
-                    asked.append((text, _done(pieces.read_part(text.part, spooled))))
+                    asked.append((text, _done(pieces.read_part(text, spooled))))
                 while asked and (asked[0][1].done() or len(asked) > _MOST_KEPT * self._count):
                     text, answer = asked.pop(0)
                     yield text, answer.result()
@@ -297,7 +292,7 @@ class _Texts:
             self.rest += more
             border = last_border(self.rest)
             if border:
-                yield _Text(self.rest[:border])
+                yield self.rest[:border]
                 self.rest = self.rest[border + 1 :]
             elif len(self.rest) > _MOST_AROUND:
                 raise UnusualError
@@ -319,7 +314,7 @@ class _TextsOfPlainFile(_Texts):
             read_to = min(read_to + PIECE_BYTES, size)
             border = self._last_border(read_to)
             if border:
-                yield _Text(Part(self._path, self._start, border - self._start))
+                yield Part(self._path, self._start, border - self._start)
                 self._start = border + 1
             elif read_to - self._start > _MOST_AROUND:
                 raise UnusualError
@@ -344,12 +339,12 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
-            unread += b"," + text.content
+            unread += b"," + _content(text)
             piece = reader.read(unread)
         else:
             piece = read
         if piece is None:
-            unread = unread or text.content
+            unread = unread or _content(text)
             if len(unread) > _MOST_AROUND:
                 raise UnusualError
             continue

@@ -11,10 +11,9 @@ the path of a matmul shows the cell.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -183,7 +182,7 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
         products = dict(zip(codes.tolist(), reader.is_product[rows].tolist(), strict=True))
         for run in repeats(
             codes,
-            wanted=functools.partial(_holds_product, products),
+            wanted=lambda pattern, held=products: any(held[code] for code in pattern.tolist()),
             begins=lambda pattern: True,
             least=LEAST_REPETITIONS,
         ):
@@ -197,10 +196,6 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
                 tuple(row for row in pattern if reader.is_tanh[row]),
                 int(events.start_ns[pattern[0]]),
             )
-
-
-def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
-    return any(products[code] for code in pattern.tolist())
 
 
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
