@@ -318,6 +318,29 @@ def json_value(raw: bytes) -> Any:
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
 
 
+def json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object; return an empty one if ``text`` is none."""
+    try:
+        return as_object(json_value(text.encode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return ``value`` if it is a JSON object, or else an empty object."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return ``value`` if it is a JSON list, or else an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """Return the JSON objects in the list ``value``."""
+    return [each for each in as_list(value) if isinstance(each, dict)]
+
+
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
     """Return the last comma between two JSON objects in ``text[start:stop]``, or 0."""
     brace = len(text) if stop is None else stop

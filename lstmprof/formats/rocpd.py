@@ -21,13 +21,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import DeviceFacts, Profile, launch_config
+from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import rocprofv3, rows
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
@@ -43,7 +42,7 @@ from lstmprof.formats.cuda.events import (
     positive,
 )
 from lstmprof.formats.cuda.names import nvtx_ranges
-from lstmprof.formats.raw_file import RawFile, json_value
+from lstmprof.formats.raw_file import RawFile, json_object
 from lstmprof.formats.rocprofv3 import COPIES
 
 #: Columns of ``rocpd_event`` that are read.
@@ -155,21 +154,13 @@ class Process:
 
 def message(extdata: str | None) -> str | None:
     """Return the text of a ROCTx range from the ``extdata`` of its event, or None."""
-    text = _object(extdata).get("message")
+    text = json_object(extdata or "").get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
 
 def _facts(extdata: str | None) -> DeviceFacts:
-    texts = _object(extdata)
+    texts = json_object(extdata or "")
     return rows.device_facts(None, None, texts.get("cu_count"), texts.get("wave_front_size"))
-
-
-def _object(text: str | None) -> Mapping[str, Any]:
-    try:
-        value = json_value((text or "{}").encode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 _TIMES = ("start", "end", "pid")
@@ -201,7 +192,10 @@ class Events:
             yield self._ranges({**self._timed(read), "tid": tid}, read, next(extdata, []))
 
     def _calls(self, ints: Mapping[str, Ints], read: Mapping[str, Ints]) -> Batch:
-        is_call = self._says(read["category_id"], _is_of_hip)
+        is_call = self._says(
+            read["category_id"],
+            lambda text: "HIP_" in text and "_API" in text and "COMPILER" not in text,
+        )
         name = named(read["name_id"][is_call], self._process.string)
         texts = {"kind": constant("runtime", len(name)), "name": name}
         return self._with_name_and_device(
@@ -294,22 +288,10 @@ class Events:
         return batch.only(is_known)
 
 
-def _is_of_hip(category: str) -> bool:
-    return "HIP_" in category and "_API" in category and "COMPILER" not in category
-
-
 def _launch_config(*numbers: int) -> str | None:
-    """Return a kernel's launch configuration; HSA's grid, in threads, is converted to blocks."""
-    grid, block, shared = numbers[:3], numbers[3:6], numbers[6]
-    has_block, has_grid = min(block) > 0, min(*grid, *block) > 0
-    sizes = zip(grid, block, strict=True)
-    return launch_config.text(
-        {
-            "grid": [-(-threads // of_block) for threads, of_block in sizes] if has_grid else None,
-            "block": list(block) if has_block else None,
-            "shared_bytes": shared if shared >= 0 else None,
-        }
-    )
+    """Return a kernel's launch configuration from the columns ``_OF_LAUNCH``."""
+    sizes = (list(three) if min(three) > 0 else None for three in (numbers[:3], numbers[3:6]))
+    return rocprofv3.launched_with(*sizes, rows.natural(numbers[6]))
 
 
 _ROCPD_TABLES = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
@@ -387,7 +369,11 @@ def _check_tables(path: Path | str, database: Database) -> None:
             path, "is a rocmProfileData database, which lstmprof does not read", _JSON
         )
     for suffix in _suffixes(database):
-        version = _schema_version(database, f"rocpd_metadata{suffix}")
+        table = f"rocpd_metadata{suffix}"
+        if not {"tag", "value"} <= database.columns.get(table, frozenset()):
+            continue
+        tags, values = (database.texts(table, column) for column in ("tag", "value"))
+        version = dict(zip(tags, values, strict=True)).get("schema_version")
         if version is not None and version.split(".")[0] != _SCHEMA:
             what = f"is a rocpd database of schema {one_line(version)[:24]}"
             raise ProfileError(path, f"{what}; lstmprof reads schema {_SCHEMA}", _JSON)
@@ -395,13 +381,6 @@ def _check_tables(path: Path | str, database: Database) -> None:
         if table.startswith(_ROCPD_TABLES) and not {"start", "end"} <= columns:
             what = f"its table {one_line(table)[:80]} has no columns start and end"
             raise ProfileError(path, what, _JSON)
-
-
-def _schema_version(database: Database, table: str) -> str | None:
-    if not {"tag", "value"} <= database.columns.get(table, frozenset()):
-        return None
-    pairs = zip(database.texts(table, "tag"), database.texts(table, "value"), strict=True)
-    return dict(pairs).get("schema_version")
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:

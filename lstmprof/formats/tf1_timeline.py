@@ -44,7 +44,7 @@ from lstmprof.events.processes import MOST_PID
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import consumed, json_events, trace_events
 from lstmprof.formats.kineto.event_fields import left_out, timed_events
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
 
@@ -61,8 +61,7 @@ def ranges(events: Iterable[Any]) -> list[Row]:
     """Return lstmprof's steps and ranges on the worker's main thread; none in other timelines."""
     listed = []
     for event, timed in timed_events(events, Counter(), lambda e: e.get("cat") == CATEGORY):
-        args = event.get("args")
-        pid = rows.natural(args.get("pid")) if isinstance(args, dict) else None
+        pid = rows.natural(as_object(event.get("args")).get("pid"))
         if pid is not None:
             name = rows.clean(str(event.get("name", "")))
             kind = "step" if name == _STEP else "range"
@@ -238,8 +237,7 @@ def _ops(
 
 
 def _event(event: dict[str, Any], process: str, pid: int | None, timed: tuple[int, int]) -> _Event:
-    args = event.get("args")
-    args = args if isinstance(args, dict) else {}
+    args = as_object(event.get("args"))
     texts = {key: rows.clean(value) for key, value in args.items() if isinstance(value, str)}
     op = texts.get("op") or rows.clean(str(event.get("name", "")))
     tid = rows.int64(event.get("tid"))
@@ -323,9 +321,9 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
             continue
-        args, pid = event.get("args"), rows.int64(event.get("pid"))
+        pid = rows.int64(event.get("pid"))
         tid = rows.int64(event.get("tid")) if row == "thread_name" else None
-        name = args.get("name") if isinstance(args, dict) else None
+        name = as_object(event.get("args")).get("name")
         if pid is not None and isinstance(name, str):
             names[pid, tid] = rows.clean(name)
     return names

@@ -30,7 +30,7 @@ from lstmprof.events import Profile
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import json_events, trace_events
 from lstmprof.formats.kineto.event_fields import femtoseconds, interval, left_out
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
 from lstmprof.formats.tf1_timeline import (
     Device,
@@ -173,10 +173,9 @@ def _step_stats_row(
 
 def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the event's full name and its stats."""
-    args = event.get("args")
     stats = {
         key: rows.clean(value) if isinstance(value, str) else value
-        for key, value in (args.items() if isinstance(args, dict) else ())
+        for key, value in as_object(event.get("args")).items()
     }
     names = [*(stats.get(key) for key in _LONG_NAMES), rows.clean(str(event.get("name", "")))]
     name = next((name for name in names if isinstance(name, str) and name), "")

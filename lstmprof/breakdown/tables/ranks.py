@@ -162,7 +162,10 @@ def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.
     ]
     bus = [None if b is None else m.bus(b) for m, b in zip(messages, bandwidths, strict=True)]
     columns = [
-        *_columns(events, calls.row, ("rank", "device", "step", "stream", "name")),
+        *(
+            events.column(c).take(pa.array(calls.row)).cast(COLLECTIVE_SCHEMA.field(c).type)
+            for c in ("rank", "device", "step", "stream", "name")
+        ),
         *(
             pa.array([getattr(m, c) for m in messages], COLLECTIVE_SCHEMA.field(c).type)
             for c in ("operation", "bytes", "group_size", "process_group")
@@ -260,11 +263,6 @@ def group_size(info: RunInfo) -> int | None:
     """Return the number of ranks of every process group; None if they differ or are unknown."""
     sizes = group_sizes(info)
     return sizes.pop() if len(sizes) == 1 else None
-
-
-def _columns(events: EventTable, rows: Ints, names: tuple[str, ...]) -> list[pa.Array]:
-    taken = events.select(names).take(rows)
-    return [taken.column(name).cast(COLLECTIVE_SCHEMA.field(name).type) for name in names]
 
 
 def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:

@@ -9,8 +9,8 @@ launches that have an activity first; calls that still run are remembered for th
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -67,16 +67,8 @@ class Columns:
 
     def only(self, rows: Ints) -> Columns:
         """Return the columns of only the events at the positions ``rows``."""
-        return Columns(
-            row=self.row[rows],
-            start=self.start[rows],
-            dur=self.dur[rows],
-            thread=self.thread[rows],
-            stream=self.stream[rows],
-            launch=self.launch[rows],
-            step=self.step[rows],
-            flags={name: flag[rows] for name, flag in self.flags.items()},
-        )
+        *arrays, flags = (getattr(self, field.name) for field in fields(self))
+        return Columns(*(a[rows] for a in arrays), {name: f[rows] for name, f in flags.items()})
 
     def where(self, name: str) -> Ints:
         """Return the positions at which the flag ``name`` is set."""
@@ -162,6 +154,15 @@ class Reading:
         return numbered
 
 
+@dataclass(frozen=True)
+class _ProcessCounts:
+    """The counts of one process (named as in ``Recorded``), its steps, those with an activity."""
+
+    counts: dict[str, int]
+    steps: set[int]
+    busy_steps: set[int]
+
+
 class Tally:
     """Count the events of several processes, part by part.
 
@@ -171,10 +172,10 @@ class Tally:
 
     def __init__(self, activity_counts: ActivityCounts, processes: int = 1) -> None:
         self._activity_counts, self._processes = activity_counts, processes
-        self._sums: dict[str, Ints] = {}
+        self._sums: dict[str, Ints] = defaultdict(lambda: np.zeros(processes, dtype=np.int64))
         self._first_ns, self._end_ns = _late(processes), _early(processes)
-        self._steps: set[tuple[int, int]] = set()  # pairs (process, step)
-        self._busy_steps: set[tuple[int, int]] = set()
+        self._steps: list[set[int]] = [set() for _ in range(processes)]
+        self._busy_steps: list[set[int]] = [set() for _ in range(processes)]
         self._has_launched = np.zeros(processes, dtype=np.bool_)  # one flag per stream
         self._lost = _Lost(processes)
         self._overlaps = _Overlaps(processes)
@@ -201,18 +202,17 @@ class Tally:
             "launched_before": self._launched_before(columns, process, launchable),
         }
         for name, rows in counted.items():
-            self._add(name, _counts(process[rows], self._processes))
-        busy_ns = np.zeros(self._processes, dtype=np.int64)
-        np.add.at(busy_ns, process[activities], columns.dur[activities])
-        self._add("activity_ns", busy_ns)
+            self._sums[name] += _counts(process[rows], self._processes)
+        np.add.at(self._sums["activity_ns"], process[activities], columns.dur[activities])
         in_steps = np.flatnonzero(columns.step != UNKNOWN)
-        self._steps |= _pairs(process[in_steps], columns.step[in_steps])
-        self._busy_steps |= _pairs(process[activities], columns.step[activities])
+        for steps, rows in ((self._steps, in_steps), (self._busy_steps, activities)):
+            first = rows[Groups(process[rows], columns.step[rows]).first]
+            for number, step in zip(
+                process[first].tolist(), columns.step[first].tolist(), strict=True
+            ):
+                steps[number].add(step)
         self._lost.add(columns, process, self._activity_counts)
         self._overlaps.add(columns, process, activities, self._activity_counts)
-
-    def _add(self, name: str, counts: Ints) -> None:
-        self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
         """Return activities without a launch before the first of their stream with one."""
@@ -226,15 +226,8 @@ class Tally:
         self._has_launched[stream[~without]] = True
         return np.asarray(activities[without & (start < first[stream])])
 
-    def steps(self) -> tuple[list[Ints], list[Ints]]:
-        """Return the sorted step numbers of each process, and those with an activity."""
-        return (
-            _distinct_steps(self._steps, self._processes),
-            _distinct_steps(self._busy_steps, self._processes),
-        )
-
-    def counts(self) -> list[dict[str, int]]:
-        """Return the counts of each process, under the field names of ``Recorded``."""
+    def counts(self) -> list[_ProcessCounts]:
+        """Return the counts of each process."""
         sums = {name: counts.tolist() for name, counts in self._sums.items()}
         length_ns = np.maximum(0, self._end_ns - np.minimum(self._first_ns, self._end_ns))
         lost, overlaps = self._lost.counts(), self._overlaps.counts()
@@ -244,8 +237,13 @@ class Tally:
             launchable = of_one.get("activities", 0) - of_one.get("migrations", 0)
             if of_one.get("unlaunched", 0) == launchable:
                 of_one["launched_before"] = 0
-            of_one["length_ns"] = int(length_ns[number]) if sums else 0
-            every.append({**of_one, **lost[number], **overlaps[number]})
+            counts = {
+                **of_one,
+                "length_ns": int(length_ns[number]),
+                **lost[number],
+                **overlaps[number],
+            }
+            every.append(_ProcessCounts(counts, self._steps[number], self._busy_steps[number]))
         return every
 
 
@@ -259,18 +257,6 @@ def _early(processes: int) -> Ints:
 
 def _counts(processes: Ints, count: int) -> Ints:
     return np.bincount(processes, minlength=count).astype(np.int64)
-
-
-def _pairs(processes: Ints, steps: Ints) -> set[tuple[int, int]]:
-    first = Groups(processes, steps).first
-    return set(zip(processes[first].tolist(), steps[first].tolist(), strict=True))
-
-
-def _distinct_steps(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
-    steps: list[list[int]] = [[] for _ in range(processes)]
-    for process, step in sorted(pairs):
-        steps[process].append(step)
-    return [np.array(of_one, dtype=np.int64) for of_one in steps]
 
 
 class _Lost:
@@ -502,7 +488,7 @@ def _count_process(columns: Columns) -> _ProcessCounts:
     activity_counts.add(columns.launch)
     tally = Tally(activity_counts)
     tally.add(columns, np.zeros(len(columns.row), dtype=np.int64))
-    return _process_counts(tally)[0]
+    return tally.counts()[0]
 
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
@@ -518,22 +504,7 @@ def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
     numbers = np.array([UNKNOWN if rank is None else rank for rank in ranks])
     for part in events.parts(COUNTED):
         tally.add(reading.columns(part), np.searchsorted(numbers, part.ints("rank", UNKNOWN)))
-    return tuple(
-        _rank_counts(rank, [of]) for rank, of in zip(ranks, _process_counts(tally), strict=True)
-    )
-
-
-@dataclass(frozen=True)
-class _ProcessCounts:
-    """The counts of one process by name, its step numbers, and those with an activity."""
-
-    counts: dict[str, int]
-    steps: Ints
-    busy_steps: Ints
-
-
-def _process_counts(tally: Tally) -> list[_ProcessCounts]:
-    return [_ProcessCounts(*of) for of in zip(tally.counts(), *tally.steps(), strict=True)]
+    return tuple(_rank_counts(rank, [of]) for rank, of in zip(ranks, tally.counts(), strict=True))
 
 
 def _rank_counts(rank: int | None, processes: list[_ProcessCounts]) -> Recorded:
@@ -541,15 +512,15 @@ def _rank_counts(rank: int | None, processes: list[_ProcessCounts]) -> Recorded:
     counts: Counter[str] = Counter()
     for of in processes:
         counts.update(of.counts)
-    steps = np.unique(np.concatenate([of.steps for of in processes]))
-    busy_steps = np.unique(np.concatenate([of.busy_steps for of in processes]))
-    bare = np.setdiff1d(steps, busy_steps) if np.isin(busy_steps, steps).any() else steps[:0]
+    steps = set().union(*(of.steps for of in processes))
+    busy_steps = set().union(*(of.busy_steps for of in processes))
+    bare = steps - busy_steps if steps & busy_steps else set()
     return Recorded(
         rank=rank,
         steps=len(steps),
-        first_step=int(steps[0]) if len(steps) else None,
-        last_step=int(steps[-1]) if len(steps) else None,
+        first_step=min(steps, default=None),
+        last_step=max(steps, default=None),
         bare_steps=len(bare),
-        first_bare=int(bare[0]) if len(bare) else None,
+        first_bare=min(bare, default=None),
         **counts,
     )

@@ -24,6 +24,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import element_bytes
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
+from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
 
 #: Category in lower case -> kind; the categories of device events are also in ``ON_DEVICE``.
@@ -149,8 +150,7 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
     """Convert an event with a duration to a row; one of unknown category becomes a range."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
-    args = event.get("args")
-    args = args if isinstance(args, dict) else {}
+    args = as_object(event.get("args"))
     row_kind = kind(category, name)
     plain = Row(
         row_kind or "range",

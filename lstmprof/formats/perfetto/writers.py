@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from lstmprof.formats import rows
 from lstmprof.formats.cuda.names import nvtx_range
 from lstmprof.formats.kineto import event_fields as kineto
 from lstmprof.formats.perfetto.slices import Outline, Slice, Track
-from lstmprof.formats.raw_file import json_value
+from lstmprof.formats.raw_file import as_list, json_object
 from lstmprof.formats.rocprofv3 import COPIES
 from lstmprof.formats.rows import Row
 
@@ -172,11 +172,10 @@ def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[s
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
-            spans = (pair for pair in value if _is_span(pair)) if isinstance(value, list) else ()
+            spans = filter(_is_span, as_list(value))
             cleaned[key] = [[start + moved_ns, end + moved_ns] for start, end in spans]
         elif key in _NUMBER_LISTS:
-            listed = value if isinstance(value, list) else []
-            cleaned[key] = [number for number in listed if rows.positive(number)]
+            cleaned[key] = [number for number in as_list(value) if rows.positive(number)]
         elif isinstance(value, dict):
             if depth < _DEEPEST:
                 cleaned[key] = metadata(value, 0, depth + 1)
@@ -196,9 +195,8 @@ def _clean(value: Any) -> Any:
 
 
 def _is_span(value: Any) -> bool:
-    pair: Sequence[Any] = value if isinstance(value, list) else ()
-    return len(pair) == 2 and all(
-        isinstance(n, int) and not isinstance(n, bool) and abs(n) <= rows.MAX_NS for n in pair
+    return len(as_list(value)) == 2 and all(
+        isinstance(n, int) and not isinstance(n, bool) and abs(n) <= rows.MAX_NS for n in value
     )
 
 
@@ -285,11 +283,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
-        try:
-            inside = json_value(("{" + folded + "}").encode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            inside = None
-        unfolded |= inside if isinstance(inside, dict) else {}
+        unfolded |= json_object("{" + folded + "}")
     if "correlation_id" in unfolded:
         unfolded.setdefault("correlation", unfolded["correlation_id"])
     return unfolded

@@ -54,10 +54,8 @@ def recognises(raw: RawFile) -> bool:
         names = plane_names(raw)
     except OddError:
         names = []
-    return any(text(name).startswith(_PLANE_NAMES) for name in names) or _recognises_whole(raw)
-
-
-def _recognises_whole(raw: RawFile) -> bool:
+    if any(text(name).startswith(_PLANE_NAMES) for name in names):
+        return True
     space = schema.parsed(raw.content)
     if space is None:
         return any(name.encode() in raw.content for name in _PLANE_NAMES)

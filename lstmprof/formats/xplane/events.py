@@ -329,6 +329,7 @@ def launched_with(stats: Stats) -> str | None:
     parts = [rows.int64(said.get(name)) for name in ("static_shared", "dynamic_shared")]
     apart = None if None in parts else sum(part for part in parts if part is not None)
     percent = said.get("occ_pct", "")
+    is_number = percent.replace(".", "", 1).isdecimal()
     return launch_config.text(
         {
             "grid": _three(said.get("grid")),
@@ -336,17 +337,13 @@ def launched_with(stats: Stats) -> str | None:
             "registers": rows.int64(said.get("regs")),
             "shared_bytes": rows.int64(said.get("group_mem")) if apart is None else apart,
             "dynamic_shared_bytes": parts[1],
-            "theoretical_occupancy": float(percent) / 100 if _is_float(percent) else None,
+            "theoretical_occupancy": float(percent) / 100 if is_number else None,
         }
     )
 
 
 def _three(written: str | None) -> list[int | None] | None:
     return None if written is None else [rows.int64(part) for part in written.split(",")]
-
-
-def _is_float(written: str) -> bool:
-    return written.replace(".", "", 1).isdecimal()
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
