@@ -150,16 +150,36 @@ class Groups:
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
-    def percentiles(self, values: Ints, share: int, where: Flags | None = None) -> Ints:
-        """Return the percentile ``share`` (0–100, nearest rank) of each group; 0 without values.
+    def sorted(self, values: Ints, where: Flags | None = None) -> SortedValues:
+        """Return ``values`` sorted in each group; with the mask ``where``, only these values."""
+        chosen = slice(None) if where is None else where
+        return SortedValues(self.of[chosen], values[chosen], self.count)
 
-        Only values for which the mask ``where`` is True count; None counts all.
-        """
-        of, values = (self.of, values) if where is None else (self.of[where], values[where])
-        count = np.bincount(of, minlength=self.count)
-        place = np.cumsum(count) - count + np.maximum(-(-count * share // 100), 1) - 1
-        ordered = np.append(values[np.lexsort((values, of))], 0)
-        return np.where(count > 0, ordered[np.minimum(place, len(values))], 0)
+
+class SortedValues:
+    """Values sorted in each of ``count`` groups; ``of`` is the number of each value's group."""
+
+    def __init__(self, of: Ints, values: Ints, count: int) -> None:
+        self.sizes = np.bincount(of, minlength=count)
+        self._first = np.cumsum(self.sizes) - self.sizes
+        span = int(values.max(initial=0)) + 1
+        if span * (count + 1) >= 2**63 or values.min(initial=0) < 0:
+            self._values = values[np.lexsort((values, of))]
+        else:  # sorting one array is faster
+            self._values = of.astype(np.int64) * span + values
+            self._values.sort()
+            self._values %= span
+
+    def at(self, index: Ints) -> Ints:
+        """Return the value with the 0-based ``index`` in each group; 0 if the group is empty."""
+        if not len(self._values):
+            return np.zeros(len(self.sizes), dtype=np.int64)
+        place = np.minimum(self._first + index, len(self._values) - 1)
+        return np.where(self.sizes > 0, self._values[place], 0).astype(np.int64)
+
+    def percentile(self, share: int) -> Ints:
+        """Return the percentile ``share`` (0–100, nearest rank) of each group; 0 if it is empty."""
+        return self.at(np.maximum(-(-self.sizes * share // 100), 1) - 1)
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:

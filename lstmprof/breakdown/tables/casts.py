@@ -126,10 +126,13 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
-    recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in values]
-    source = [copied(r)[0] for r in recorded], [(r or [None])[0] for r in recorded]
-    target = [copied(r)[1] for r in recorded], [None] * len(recorded)
-    return [_chosen(code, copies, *both) for both in (source, target)]
+    recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
+    pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]  # of another op, of a copy
+    texts = sorted({text for both in pairs for pair in both for text in pair if text})
+    code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
+    codes_of = np.array([[[code_of[t] for t in pair] for pair in both] for both in pairs])
+    chosen = codes_of[code, copies.astype(np.int64)]  # the code ``NONE`` is that of the last text
+    return [(chosen[:, 0], texts), (chosen[:, 1], texts)]
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
@@ -138,34 +141,15 @@ def copied(recorded: list[Any]) -> tuple[Any, Any]:
     return source, to
 
 
-def _chosen(
-    code: Ints, copies: Flags, of_copy: list[str | None], of_other: list[str | None]
-) -> tuple[Ints, list[str]]:
-    distinct = sorted({t for t in (*of_copy, *of_other) if t})
-    place = {t: i for i, t in enumerate(distinct)}
-    by_copy, by_other = (
-        np.array([place.get(t or "", NONE) for t in texts] + [NONE], dtype=np.int64)
-        for texts in (of_copy, of_other)
-    )
-    return np.where(copies, by_copy[code], by_other[code]), distinct
-
-
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
     """Return for each of ``rows`` the bytes that it reads and writes; −1 if unknown."""
     issuer = _issuers(events, rows)
-    shapes, shape_texts = events.texts("shapes")
-    dtypes, dtype_texts = events.texts("dtypes")
-    copies = _copies(events, issuer) & (values_at(shapes, issuer) >= 0)
-    copies &= values_at(dtypes, issuer) >= 0
-    pairs = Groups(values_at(shapes, issuer)[copies], values_at(dtypes, issuer)[copies])
-    sizes = [
-        _copy_bytes(shape_texts[shape], dtype_texts[dtype])
-        for shape, dtype in zip(
-            values_at(shapes, issuer)[copies][pairs.first].tolist(),
-            values_at(dtypes, issuer)[copies][pairs.first].tolist(),
-            strict=True,
-        )
-    ]
+    (shapes, shape_texts), (dtypes, dtype_texts) = (events.texts(c) for c in ("shapes", "dtypes"))
+    shape, dtype = values_at(shapes, issuer), values_at(dtypes, issuer)
+    copies = _copies(events, issuer) & (shape != NONE) & (dtype != NONE)
+    pairs = Groups(shape[copies], dtype[copies])
+    firsts = zip(*(c[copies][pairs.first].tolist() for c in (shape, dtype)), strict=True)
+    sizes = [_copy_bytes(shape_texts[s], dtype_texts[d]) for s, d in firsts]
     moved = np.full(len(rows), -1, dtype=np.int64)
     moved[copies] = np.array(sizes, dtype=np.int64)[pairs.of]
     return moved

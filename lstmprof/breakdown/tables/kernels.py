@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.event_types import event_types, numbered_few
-from lstmprof.events.groups import Groups, ratio, texts_at, where_known
+from lstmprof.events.groups import Groups, SortedValues, ratio, texts_at, where_known
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
@@ -74,8 +75,6 @@ _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
 _ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
-#: Smaller numbers fit int64.
-_INT64_RANGE = 2**63
 
 
 def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
@@ -87,7 +86,9 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
     work = _work(events)
     keys, (rule, launch_config) = work.texts[: len(_KEYS)], work.texts[len(_KEYS) :]
     group = Groups(work.rank, work.device, *(text.index for text in keys))
-    spent = _Spent(group.of[work.bucket], work.ns)
+    check_sums("kernels", work.ns)
+    total_ns = group.sums(work.bucket_ns)
+    times = SortedValues(group.of[work.bucket], work.ns, group.count)
     rank, device = work.rank[group.first], work.device[group.first]
     lane = Groups(rank, device)
     count = group.sums(work.count)
@@ -95,10 +96,10 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
         *(where_known(number, number != UNKNOWN) for number in (rank, device)),
         *(texts_at(text.values, text.index[group.first]) for text in keys),
         pa.array(count),
-        pa.array(spent.total_ns),
-        ratio(spent.total_ns, count),
-        *(pa.array(spent.percentile_ns(share)) for share in (50, 95, 100)),
-        ratio(spent.total_ns, lane.sums(spent.total_ns)[lane.of]),
+        pa.array(total_ns),
+        ratio(total_ns, count),
+        *(pa.array(times.percentile(share)) for share in (50, 95, 100)),
+        ratio(total_ns, lane.sums(total_ns)[lane.of]),
         ratio(group.sums(work.in_steps), steps_of(rank, list(windows))),
         _rules(group, rule, work.count),
         *_launch_configs(group, launch_config, work.bucket_ns),
@@ -136,7 +137,7 @@ class _Work:
     count: Ints
     in_steps: Ints
 
-    @property
+    @cached_property
     def bucket_ns(self) -> Ints:
         """Return the total time of the events of each bucket."""
         total_ns = np.zeros(len(self.count), dtype=np.int64)
@@ -191,33 +192,6 @@ def _own_time(events: Packed) -> Ints:
         inner = np.flatnonzero(of != NONE)
         np.subtract.at(own, of[inner], events.values("dur_ns", piece)[inner].astype(np.int64))
     return np.maximum(own, 0, out=own)
-
-
-class _Spent:
-    """The times of events by group (numbered from 0, none empty): total and percentiles."""
-
-    def __init__(self, group: Ints, ns: Ints) -> None:
-        self._ns, self._ends = _by_group(group, ns)
-        self._count = np.diff(self._ends, prepend=0)
-        starts = self._ends - self._count
-        self.total_ns = np.add.reduceat(self._ns, starts) if len(starts) else starts
-        check_sums("kernels", self._ns)
-
-    def percentile_ns(self, share: int) -> Ints:
-        """Return the percentile ``share`` (0–100) of each group, nearest rank."""
-        index = np.maximum(-(-self._count * share // 100), 1)
-        return np.asarray(self._ns[self._ends - self._count + index - 1], dtype=np.int64)
-
-
-def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
-    """Return the times sorted by group and then by length, and the end index of each group."""
-    ends = np.cumsum(np.bincount(group)).astype(np.int64)
-    span = int(ns.max(initial=0)) + 1
-    if span * (len(ends) + 1) >= _INT64_RANGE:
-        return ns[np.lexsort((ns, group))].astype(np.int64), ends
-    both = group.astype(np.int64) * span + ns
-    both.sort()
-    return both % span, ends
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:

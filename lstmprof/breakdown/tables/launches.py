@@ -113,6 +113,7 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
     whole_ns, unmarked = _time_of_steps(of_rank, windows)
     some = linked_count > 0
     per_step = in_steps / np.maximum(steps, 1)
+    durations, latencies = groups.sorted(dur), groups.sorted(latency, linked)
     columns = [
         where_known(of_rank, of_rank != UNKNOWN),
         texts_at(name.values, name.index[calls][head]),
@@ -127,13 +128,13 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
         ),
         pa.array(groups.sums(dur)),
         ratio(groups.sums(dur), count),
-        *(pa.array(groups.percentiles(dur, share)) for share in (50, 95)),
+        *(pa.array(durations.percentile(share)) for share in (50, 95)),
         ratio(groups.sums(latency, linked), linked_count),
-        *(where_known(groups.percentiles(latency, share, linked), some) for share in (50, 95)),
+        *(where_known(latencies.percentile(share), some) for share in (50, 95)),
         pa.array(groups.sizes(linked & (latency < 0))),
         pa.array(groups.sizes(linked & (latency < -dur))),
         ratio(groups.sums(depth, linked), linked_count),
-        where_known(groups.percentiles(depth, 100, linked), some),
+        where_known(groups.sorted(depth, linked).percentile(100), some),
     ]
     return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
 
@@ -228,7 +229,7 @@ def launch_gaps(events: Packed, windows: Sequence[Window]) -> pa.Table:
         texts_at(name.values, name.index[head]),
         texts_at(category.values, category.index[head]),
         pa.array(groups.sizes()),
-        *(pa.array(groups.percentiles(values, 50)) for values in (dur, gap)),
+        *(pa.array(groups.sorted(values).percentile(50)) for values in (dur, gap)),
         *(pa.array(groups.sums(values)) for values in (dur, gap)),
     ]
     return pa.Table.from_arrays(columns, schema=schema(GAP_COLUMNS))

@@ -282,21 +282,9 @@ def layer_of(call: Call) -> Layer | None:
     network = call.network
     if call.library != CUDNN:
         return None
-    unprojected = None if network.hidden is None else 0
-    return Layer(
-        framework=call.framework,
-        mode=network.cell,
-        dtype=network.dtype,
-        time_steps=network.time_steps,
-        batch=network.batch,
-        inputs=network.inputs,
-        hidden=network.hidden,
-        layers=network.layers,
-        directions=network.directions,
-        packed=network.packed,
-        projection=network.projection or unprojected,
-        op=call.op,
-    )
+    own = {name: getattr(network, name) for name in _NETWORK_FIELDS if name != "cell"}
+    own["projection"] = network.projection or (None if network.hidden is None else 0)
+    return Layer(framework=call.framework, mode=network.cell, op=call.op, **own)
 
 
 def _passes_of(
