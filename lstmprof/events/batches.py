@@ -88,11 +88,8 @@ class Batches:
             own = own if selected is None else own[selected[first:last]]
             needed = np.concatenate([running, first_rows, *_next(devices, self._start, last)])
             rows = table.rows(own, needed)
-            events, of_own = (
-                table.table_of(rows),
-                slice(*np.searchsorted(rows, (first, last)).tolist()),
-            )
-            yield Batch(events, rows, of_own, int(self._start[first]), end_ns)
+            of_own = slice(*np.searchsorted(rows, (first, last)).tolist())
+            yield Batch(table.table_of(rows), rows, of_own, int(self._start[first]), end_ns)
             both = np.concatenate([running, own])
             running = both[self._start[both] + self._dur[both] > end_ns]
             first = last

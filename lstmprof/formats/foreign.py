@@ -141,25 +141,18 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
-def _is_cntk(document: Any) -> bool:
-    categories = {str(event.get("cat")) for event in _dicts(document) if event.get("ph") == "B"}
-    return categories == {"PERF"}
-
-
-def _is_horovod(document: Any) -> bool:
-    return {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)}
-
-
 #: (test of a parsed JSON document, what a document is that passes, what the user should do)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (
-        _is_cntk,
+        lambda document: (
+            {str(e.get("cat")) for e in _dicts(document) if e.get("ph") == "B"} == {"PERF"}
+        ),
         "is a CNTK profile, which has minibatch times but no operators",
         "use it to compare times only",
     ),
     (
-        _is_horovod,
+        lambda document: {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)},
         "is a begin/end timeline (perhaps Horovod), which lstmprof does not read",
         _RECORD,
     ),

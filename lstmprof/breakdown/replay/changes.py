@@ -235,8 +235,8 @@ def _flags(table: pa.Table, column: str) -> Flags:
     return np.asarray(table.column(column).to_numpy(), dtype=np.bool_)
 
 
-def _flags_in(table: pa.Table, column: str, event_ids: pa.Array) -> Flags:
-    flags = pc.is_in(table.column(column), event_ids, skip_nulls=True)
+def _flags_in(table: pa.Table, column: str, values: pa.Array) -> Flags:
+    flags = pc.is_in(table.column(column), values, skip_nulls=True)
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 
@@ -341,18 +341,9 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 def _inside(graph: StepGraph) -> Flags:
     """Return the segments of the forward and backward pass, and the ways into their ops."""
-    phase, called = (graph.segments.column(name).to_pylist() for name in ("phase", "call_id"))
-    calls = graph.calls
-    codes, names = calls.events.texts("phase")
-    of_call = {}
-    wanted = {number for number, name in enumerate(names) if name in _PASSES}
-    for event, code in zip(calls.event_id.tolist(), codes.tolist(), strict=True):
-        of_call[event] = code in wanted
-    flags = [
-        of_call.get(event, False) if event is not None else name in _PASSES
-        for name, event in zip(phase, called, strict=True)
-    ]
-    return np.array(flags, dtype=np.bool_)
+    in_call = graph.segments.column("call_id").is_valid().to_numpy()
+    of_call = _names_any(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
+    return np.where(in_call, of_call, _in(graph.segments, "phase", *_PASSES))
 
 
 def _activities_inside(graph: StepGraph) -> Flags:
@@ -381,6 +372,4 @@ def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints
 
 
 def _in(table: pa.Table, column: str, *values: str | int) -> Flags:
-    of = table.column(column)
-    flags = pc.is_in(of, pa.array(values, of.type), skip_nulls=True)
-    return np.asarray(flags.to_numpy(), dtype=np.bool_)
+    return _flags_in(table, column, pa.array(values, table.column(column).type))

@@ -204,17 +204,8 @@ _ALL = (
         ),
         make=lambda source, reads: layers.layers(source.events(reads), source.windows, source.info),
         reads=(
-            *(
-                *_ON_DEVICES,
-                "op_name",
-                "shapes",
-                "dtypes",
-                "parent_id",
-                "op_id",
-                "forward_id",
-                "step",
-            ),
-            *("category", "family"),
+            *(*_ON_DEVICES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id"),
+            *("step", "category", "family"),
         ),
     ),
     TableKind(

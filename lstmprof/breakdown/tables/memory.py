@@ -11,6 +11,7 @@ only peaks and sums.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -203,26 +204,19 @@ class _ProcessMemory:
     def peak(self, name: str, parts: _Parts) -> float:
         """Return the largest value of the counter in the intervals ``parts``; NaN if unknown."""
         _, (most, _) = self._joined[name]
-        return float(
-            np.fmax.reduce(
-                [
-                    np.fmax.reduce(most[first:end], initial=self._last_before(name, first))
-                    for first, end in self._within(name, parts)
-                ]
-            )
-        )
+        peaks = [
+            np.fmax.reduce(most[first:end], initial=self._last_before(name, first))
+            for first, end in self._within(name, parts)
+        ]
+        return float(np.fmax.reduce(peaks))
 
     def grown(self, parts: _Parts) -> float:
         """Return by how many bytes allocated memory grew in the time intervals ``parts``."""
         changes = self.changes(parts)
         if ALLOCATED not in self._parts and changes is not None:
             return float(changes[1] - changes[3])
-        return float(
-            sum(
-                self._last_before(ALLOCATED, end) - self._last_before(ALLOCATED, first)
-                for first, end in self._within(ALLOCATED, parts)
-            )
-        )
+        last = functools.partial(self._last_before, ALLOCATED)
+        return float(sum(last(end) - last(first) for first, end in self._within(ALLOCATED, parts)))
 
     def changes(self, parts: _Parts) -> _Floats | None:
         """Return number and bytes of allocations and of frees; None if not recorded."""

@@ -18,12 +18,8 @@ import pyarrow as pa
 from lstmprof.events.annotate.calls import direction
 from lstmprof.events.annotate.links import scope_phases, small
 from lstmprof.events.annotate.rules import (
-    ATEN_COPIES,
-    CATEGORIES,
     COPY_ON_DEVICE,
     COPY_THAT_CASTS,
-    DECIDED_BY_NAME,
-    LIBRARY_OP,
     MEMSET,
     OPTIMIZER_WORK,
     RNN_FAMILIES,
@@ -36,6 +32,9 @@ from lstmprof.events.annotate.rules import (
     rnn_family,
     rule_text,
 )
+from lstmprof.events.annotate.rules.kernels import ATEN_COPIES, DECIDED_BY_NAME
+from lstmprof.events.annotate.rules.rule import CATEGORIES
+from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 from lstmprof.events.groups import Codes, inherited
 from lstmprof.events.intervals import Flags
 from lstmprof.events.launch_config import recorded_inputs

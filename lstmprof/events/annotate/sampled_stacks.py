@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from lstmprof.events.annotate.rules import LIBRARY_OP, op_rule
+from lstmprof.events.annotate.rules import op_rule
+from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 
 DISPATCH, PYTHON = "dispatch", "python"
 #: Part of stacks in code that XLA generated. The code has no symbol name, so its op is unknown.

@@ -211,16 +211,17 @@ def _read_export(raw: RawFile) -> Profile:
             gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
             notes=(
                 *recorded.notes(),
-                *_missing(recorded, graphs, complaints),
-                *_left_out(odd, unplaced),
+                *_more_notes(recorded, graphs, complaints, odd, unplaced),
             ),
             metadata=_metadata(database),
             counters=counted.counters().shifted(-origin_ns),
         )
 
 
-def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
-    """Yield notes if no activity, or whole ``graphs`` in place of kernels, were recorded."""
+def _more_notes(
+    recorded: CudaEvents, graphs: int, complaints: list[str], allocations: int, values: int
+) -> Iterator[str]:
+    """Yield notes on missing data; ``allocations`` and ``values`` count what was left out."""
     if not recorded.activities:
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:
@@ -228,9 +229,6 @@ def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterat
             f"the kernels of {graphs} CUDA graphs were not recorded; add "
             "--cuda-graph-trace=node to nsys"
         )
-
-
-def _left_out(allocations: int, values: int) -> Iterator[str]:
     if allocations:
         yield f"{allocations} allocations or frees without time, size or kind were left out"
     if values:

@@ -11,13 +11,8 @@ import re
 from functools import lru_cache
 
 from lstmprof.events.annotate.rules.graphs import MXNET_RULES, ONNX_RULES, PYTENSOR_RULES
-from lstmprof.events.annotate.rules.kernels import (
-    ATEN_COPIES,
-    DECIDED_BY_NAME,
-    KERNEL_RULES,
-    kernel_name,
-)
-from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule
+from lstmprof.events.annotate.rules.kernels import KERNEL_RULES, kernel_name
+from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.tensorflow import (
     PRIMITIVE_RULES,
     TENSORFLOW_RULES,
@@ -25,29 +20,6 @@ from lstmprof.events.annotate.rules.tensorflow import (
     XLA_RULES,
 )
 from lstmprof.events.annotate.rules.torch import CAFFE2_RULES, INDUCTOR_OPS, LIBRARY_OP, TORCH_RULES
-
-__all__ = [
-    "ATEN_COPIES",
-    "CATEGORIES",
-    "COPY_ON_DEVICE",
-    "COPY_THAT_CASTS",
-    "DECIDED_BY_NAME",
-    "KERNEL_RULES",
-    "LIBRARY_OP",
-    "MEMSET",
-    "OPTIMIZER_WORK",
-    "OP_RULES",
-    "RNN_FAMILIES",
-    "RULES",
-    "TRANSFER",
-    "UNNAMED",
-    "Rule",
-    "kernel_rule",
-    "op_rule",
-    "path_rule",
-    "rnn_family",
-    "rule_text",
-]
 
 OP_RULES: tuple[Rule, ...] = (
     *TORCH_RULES,
