@@ -211,13 +211,13 @@ def clean_step(
     clock = _Clock.of(intervals, left_ns)
     start = clock.at(intervals.start_ns)
     moved = replace(intervals, start_ns=start, end_ns=start + left_ns)
-    kept = left_ns > 0
+    has_time = left_ns > 0
     columns = (moved.window, moved.row, moved.label, moved.start_ns, moved.end_ns)
     return CleanStep(
         rank=rank,
         device=device,
         windows=tuple(clock.window(window) for window in windows),
-        intervals=Intervals(moved.labels, *(column[kept] for column in columns)),
+        intervals=Intervals(moved.labels, *(column[has_time] for column in columns)),
         span=span,
         parts=parts,
         recording=recording,

@@ -112,11 +112,11 @@ def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> 
         return merged
     copies = computes & events.where_name(_XLA_COPY.fullmatch)
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
-    held = (before != NONE) & (at != NONE) & (after != NONE)
-    held &= copies[before] & events.is_kind("step")[at] & computes[after]
+    may_belong = (before != NONE) & (at != NONE) & (after != NONE)
+    may_belong &= copies[before] & events.is_kind("step")[at] & computes[after]
     middle = (merged.start_ns[1:-1] + merged.end_ns[1:-1]) // 2
     begun = np.searchsorted(np.sort(events.start_ns[runs]), middle, side="right")
     ended = np.searchsorted(np.sort(events.end_ns[runs]), middle, side="right")
     owner = merged.owner.copy()
-    owner[1:-1] = np.where(held & (begun == ended), before, at)
+    owner[1:-1] = np.where(may_belong & (begun == ended), before, at)
     return Segments(merged.start_ns, merged.end_ns, owner)

@@ -171,10 +171,10 @@ class Counters:
     @staticmethod
     def of(tables: Sequence[pa.Table]) -> Counters:
         """Return the counters in ``tables``, results of ``table_of`` in the profile's order."""
-        held = [table for table in tables if len(table)]
-        if not held:
+        filled = [table for table in tables if len(table)]
+        if not filled:
             return NO_COUNTERS
-        return Counters((_OfRank(sorted_by_time(pa.concat_tables(held).unify_dictionaries())),))
+        return Counters((_OfRank(sorted_by_time(pa.concat_tables(filled).unify_dictionaries())),))
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:

@@ -83,8 +83,8 @@ class Packed:
         """Return ``function(self)``; it is computed only once."""
         if function not in self._cache:
             self._cache[function] = function(self)
-        kept: _Value = self._cache[function]
-        return kept
+        value: _Value = self._cache[function]
+        return value
 
     def ints(self, name: str, rows: slice) -> Ints:
         """Return an integer column of these rows as int64, ``UNKNOWN`` for null."""

@@ -149,7 +149,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
     """Make pids distinct across ``tables``; host events without one get that of ``pids``."""
     taken: set[int] = set()
-    told = []
+    changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
         events = EventTable(table)
         pid, on_host = events.ints("pid", UNKNOWN), thread_ids(events) >= 0
@@ -160,8 +160,8 @@ def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) 
             pid = np.where(pid == UNKNOWN, UNKNOWN, pid + number * MOST_PID)
             there = set(np.unique(pid[pid != UNKNOWN]).tolist())
         taken |= there
-        told.append(_with(table, "pid", pa.array(pid, mask=pid == UNKNOWN)))
-    return told
+        changed.append(_with(table, "pid", pa.array(pid, mask=pid == UNKNOWN)))
+    return changed
 
 
 def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:

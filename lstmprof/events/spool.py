@@ -136,10 +136,10 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
     if isinstance(events, StoredEvents) or not len(events):
         return events
     files = []
-    kept = events.select(columns).arrow
-    for first in range(0, len(kept), CHUNK_ROWS):
+    chosen = events.select(columns).arrow
+    for first in range(0, len(chosen), CHUNK_ROWS):
         files.append(folder.new("chunk"))
-        write_chunk(files[-1], kept.slice(first, CHUNK_ROWS))
+        write_chunk(files[-1], chosen.slice(first, CHUNK_ROWS))
     return Spool(folder, files).events(0, None)
 
 
@@ -269,9 +269,9 @@ def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
     """Join the column ``name`` in the widest type; texts become numbers of ``texts``."""
-    held = [part.column(name).type for part in parts if name in part.schema.names]
-    is_text = pa.types.is_dictionary(held[0])
-    type_ = SCHEMA.field(name).type if is_text else max(held, key=lambda type_: type_.bit_width)
+    types = [part.column(name).type for part in parts if name in part.schema.names]
+    is_text = pa.types.is_dictionary(types[0])
+    type_ = SCHEMA.field(name).type if is_text else max(types, key=lambda type_: type_.bit_width)
     columns = [
         part.column(name) if name in part.schema.names else pa.nulls(len(part), type_)
         for part in parts

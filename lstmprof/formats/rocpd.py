@@ -219,8 +219,8 @@ class Events:
         has_text = np.array([text is not None for text in messages], np.bool_)
         self.left_out += int((~has_text).sum())
         texts = pa.array([text for text in messages if text is not None], pa.string())
-        kept = places[has_text]
-        return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
+        chosen = places[has_text]
+        return nvtx_ranges({name: values[chosen] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
         """Return a region's name if it is a range's text (since 2026), not a ROCTx call."""

@@ -185,10 +185,10 @@ class _Process:
         text = _text(self._texts.get(_correlation(record)))
         if not text or self._is_unread(record):
             return None
-        said = nvtx_range(text)
+        range_ = nvtx_range(text)
         tid = rows.natural(record.get("thread_id"))
-        row = Row(said.kind, said.name, start_ns, dur_ns, self.pid, tid)
-        return row._replace(external_id=said.external_id, shapes=said.shapes)
+        row = Row(range_.kind, range_.name, start_ns, dur_ns, self.pid, tid)
+        return row._replace(external_id=range_.external_id, shapes=range_.shapes)
 
     def _kind(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         number = rows.natural(record.get("kind"))

@@ -281,11 +281,11 @@ def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> 
     parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
-        told = [(int(job[1]), int(job[2])) for job in jobs if job]
-        sizes = {size for _, size in told}
-        if len(told) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
+        numbers = [(int(job[1]), int(job[2])) for job in jobs if job]
+        sizes = {size for _, size in numbers}
+        if len(numbers) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
             found = parts.setdefault((group[0].folder, size), {})
-            found[place] = (group, [rank for rank, _ in told])
+            found[place] = (group, [rank for rank, _ in numbers])
     joined = list(groups)
     for (_, size), found in parts.items():
         if sorted(rank for _, ranks in found.values() for rank in ranks) == list(range(size)):
@@ -434,6 +434,6 @@ def _events(chunks: Chunks) -> EventTable | None:
 
 def _shifted(events: EventTable, rank: int, shift_ns: int) -> pa.Table:
     start = pa.compute.add(events.column("start_ns"), shift_ns)
-    kept = events.select(_RAW_COLUMNS)
-    kept = kept.set_column(kept.schema.get_field_index("start_ns"), "start_ns", start)
-    return kept.append_column("rank", pa.array([rank] * len(events), pa.int64()))
+    raw = events.select(_RAW_COLUMNS)
+    raw = raw.set_column(raw.schema.get_field_index("start_ns"), "start_ns", start)
+    return raw.append_column("rank", pa.array([rank] * len(events), pa.int64()))

@@ -178,12 +178,12 @@ class _Walk:
             at = self._hosts.instant(segment, offset)
             node = (False, segment, self._partly(segment, offset))
             conditions.append((at + streams.latency_ns[index], at, node, LATENCY))
-        previous, (held_ns, holder) = streams.same_stream[index], streams.held[index]
+        previous, (awaited_ns, awaited) = streams.same_stream[index], streams.waits_until[index]
         if previous != NONE:
             at = streams.end[previous]
             conditions.append((at + streams.gap_ns[index], at, (True, previous, None), QUEUED))
-        if holder != NONE:
-            conditions.append((held_ns, streams.end[holder], (True, holder, None), QUEUED))
+        if awaited != NONE:
+            conditions.append((awaited_ns, streams.end[awaited], (True, awaited, None), QUEUED))
         own = (True, index, None)
         conditions = [each for each in conditions if self._is_earlier(each[2], own)]
         if not conditions:

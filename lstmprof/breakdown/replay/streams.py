@@ -48,7 +48,7 @@ ACTIVITIES = schema(
         Column("family", pa.string(), "", "within category rnn", "of another category"),
         PHASE,
         Column("after_id", pa.int64(), "", "activity of another stream it waited for", "none"),
-        Column("wait_call_id", pa.int64(), "", "the call that told its stream to", "none"),
+        Column("wait_call_id", pa.int64(), "", "the call that made its stream wait", "none"),
     )
 )
 SYNCS = schema(

@@ -131,21 +131,21 @@ class Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        # (until when the stream waits for another one, the activity that it waits for)
-        self.held = [(ALWAYS, NONE)] * len(self.start)
+        # per activity: (until when its stream waits for another, the activity that it waits for)
+        self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
     def run(self, index: int, hosts: Hosts) -> None:
         """Compute start and end of the activity with the index ``index``."""
         previous, other = self.same_stream[index], self.other_stream[index]
         free = ALWAYS if previous == NONE else self.end[previous]
-        held = (ALWAYS, NONE) if previous == NONE else self.held[previous]
+        waits_until = (ALWAYS, NONE) if previous == NONE else self.waits_until[previous]
         if other != NONE:
-            held = max(held, (self.end[other] + self.delay_ns[index], other))
-        self.held[index] = held
+            waits_until = max(waits_until, (self.end[other] + self.delay_ns[index], other))
+        self.waits_until[index] = waits_until
         if self.vanished[index]:
             self.end[index] = free
             return
-        start = max(held[0], free + self.gap_ns[index])
+        start = max(waits_until[0], free + self.gap_ns[index])
         segment, offset_ns = self.launched[index]
         if segment != NONE:
             start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[index])

@@ -35,19 +35,21 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
-_UNTOLD = "the profile has no input shapes, or the shapes fit several sizes"
+_NO_SIZES = "the profile has no input shapes, or the shapes fit several sizes"
 _NO_STEPS = "the number of time steps is unknown"
 _NETWORK = (
-    Column.text("cell", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
-    Column.integer("time_steps", "number of time steps of the longest sequence in a call", _UNTOLD),
-    Column.integer("batch", "number of sequences per call", _UNTOLD),
-    Column.integer("inputs", "number of inputs of the first layer per time step", _UNTOLD),
-    Column.integer("hidden", "number of units per layer and direction", _UNTOLD),
-    Column.integer("layers", "number of stacked layers in a call", _UNTOLD),
-    Column.integer("directions", "2 if the layer is bidirectional, else 1", _UNTOLD),
-    Column.text("dtype", "element type of the inputs", _UNTOLD),
+    Column.text("cell", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _NO_SIZES),
+    Column.integer(
+        "time_steps", "number of time steps of the longest sequence in a call", _NO_SIZES
+    ),
+    Column.integer("batch", "number of sequences per call", _NO_SIZES),
+    Column.integer("inputs", "number of inputs of the first layer per time step", _NO_SIZES),
+    Column.integer("hidden", "number of units per layer and direction", _NO_SIZES),
+    Column.integer("layers", "number of stacked layers in a call", _NO_SIZES),
+    Column.integer("directions", "2 if the layer is bidirectional, else 1", _NO_SIZES),
+    Column.text("dtype", "element type of the inputs", _NO_SIZES),
     Column.flag(
-        "packed", "whether sequences of different lengths are packed without padding", _UNTOLD
+        "packed", "whether sequences of different lengths are packed without padding", _NO_SIZES
     ),
     Column.integer(
         "projection",
@@ -101,7 +103,7 @@ _LADDER = (
         "floor_ns",
         "least time of a call, forward and backward, at the measured peak rates, for the work that "
         "must run one time step after another: matmul of the state, and elementwise work",
-        f"the peak rates were not measured, or {_UNTOLD}",
+        f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )
 
@@ -123,7 +125,9 @@ COLUMNS = (
         "step",
     ),
     PER_STEP,
-    Column.integer("cells", "number of cells per call: time steps × layers × directions", _UNTOLD),
+    Column.integer(
+        "cells", "number of cells per call: time steps × layers × directions", _NO_SIZES
+    ),
     Column.real(
         "ops_per_time_step",
         "number of computing ops on the host per time step, in the forward pass",
@@ -143,7 +147,7 @@ COLUMNS = (
     Column.integer(
         "flops",
         "number of floating-point operations that the matmuls of a call need, forward and backward",
-        _UNTOLD,
+        _NO_SIZES,
     ),
     Column.real(
         "roofline_share",

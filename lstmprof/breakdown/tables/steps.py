@@ -97,10 +97,10 @@ def _device_rows(
     busy = Covered(start, end).within(opens, closes)
     overlapped = running_time(start, end, opens, closes) - busy
     window = _window_numbers(events, windows)[rows]
-    held = window != NONE
+    in_step = window != NONE
     spill = np.maximum(end - np.maximum(start, closes[window]), 0)
     spilled = np.zeros(len(windows), dtype=np.int64)
-    np.add.at(spilled, window[held], spill[held])
+    np.add.at(spilled, window[in_step], spill[in_step])
     issued = _per_window(events, rows, windows)
     return _rows(windows, device, busy, [overlapped, spilled, issued], counts)
 

@@ -192,8 +192,8 @@ def _op_phase(name: str) -> int:
     if name.startswith(_AUTOGRAD) or _GRADIENT_NODE.fullmatch(name):
         return PHASES.index("backward")
     if name.startswith("mxnet::"):
-        told = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
-        return next(told, NONE)
+        matches = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
+        return next(matches, NONE)
     scan = scan_label(name)
     if scan is None:
         return NONE

@@ -209,15 +209,15 @@ class _Gathering:
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
-        kept = _within(timed, *within) if within else timed
-        if not len(kept):
+        chosen = _within(timed, *within) if within else timed
+        if not len(chosen):
             return
-        self.count += len(kept)
-        first, last = int(kept.ints["start_ns"].min()), int(kept.ints["end_ns"].max())
+        self.count += len(chosen)
+        first, last = int(chosen.ints["start_ns"].min()), int(chosen.ints["end_ns"].max())
         self.span = (
             (min(first, self.span[0]), max(last, self.span[1])) if self.span else (first, last)
         )
-        self.chunks.add(_table(kept))
+        self.chunks.add(_table(chosen))
 
     def closed(self, ranges: Batch) -> Batch:
         """Return ``ranges`` in which a range without an end lasts until the last event."""

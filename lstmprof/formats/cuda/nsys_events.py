@@ -78,9 +78,9 @@ def devices_of(database: Database) -> Devices:
         return _placed_once(ordinals, gpu_names, facts)
     read = database.ints(_DEVICES, "gpuId", "cudaId", "pid")
     gpu, cuda, pid = (read[name].tolist() for name in ("gpuId", "cudaId", "pid"))
-    meant = dict(zip(cuda, gpu, strict=True))
-    if all(meant[c] == g for c, g in zip(cuda, gpu, strict=True)):
-        return _placed_once(meant, gpu_names, facts)
+    gpu_of = dict(zip(cuda, gpu, strict=True))
+    if all(gpu_of[c] == g for c, g in zip(cuda, gpu, strict=True)):
+        return _placed_once(gpu_of, gpu_names, facts)
     gpus = dict(zip(zip(pid, cuda, strict=True), gpu, strict=True))
     return Devices(gpu_names, facts, gpus, {number: number for number in gpus.values()})
 

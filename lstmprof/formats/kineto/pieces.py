@@ -141,12 +141,12 @@ def _columns(records: Records) -> Piece:
     start_ns, dur_ns = _times(records.numerals("ts"), records.numerals("dur"))
     is_span = _flags(categories, frozenset((event_fields.PROFILER_SPAN,)))[cats]
     spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
-    kept = np.flatnonzero(~is_span)
-    columns = {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array(dur_ns[kept])}
-    columns |= _kinds_and_names(records.only(kept) if spans else records, cats[kept], categories)
+    rest = np.flatnonzero(~is_span)
+    columns = {"start_ns": pa.array(start_ns[rest]), "dur_ns": pa.array(dur_ns[rest])}
+    columns |= _kinds_and_names(records.only(rest) if spans else records, cats[rest], categories)
     left_out = kineto.LeftOut(spans=spans)
     beside = _counters(records)
-    return Piece(pa.table(columns), len(kept), left_out, frozenset(categories), beside)
+    return Piece(pa.table(columns), len(rest), left_out, frozenset(categories), beside)
 
 
 def _counters(records: Records) -> pa.Table | None:

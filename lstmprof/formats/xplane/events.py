@@ -289,12 +289,12 @@ def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[
     instruction = instructions.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
     if instruction is None:
         return stats
-    told = {}
+    added = {}
     if instruction.path and stats.get("tf_op") in (None, _NO_OP):
-        told["tf_op"] = instruction.path
+        added["tf_op"] = instruction.path
     if instruction.operands and "shape" not in stats:
-        told["shape"] = instruction.operands
-    return {**stats, **told}
+        added["shape"] = instruction.operands
+    return {**stats, **added}
 
 
 def op_name(stats: Stats) -> str | None:
@@ -325,17 +325,17 @@ def moved_bytes(stats: Stats) -> int | None:
 def launched_with(stats: Stats) -> str | None:
     """Return the launch configuration in a kernel's stat ``kernel_details``, or None."""
     written = stats.get("kernel_details")
-    said = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
-    parts = [rows.int64(said.get(name)) for name in ("static_shared", "dynamic_shared")]
+    details = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
+    parts = [rows.int64(details.get(name)) for name in ("static_shared", "dynamic_shared")]
     apart = None if None in parts else sum(part for part in parts if part is not None)
-    percent = said.get("occ_pct", "")
+    percent = details.get("occ_pct", "")
     is_number = percent.replace(".", "", 1).isdecimal()
     return launch_config.text(
         {
-            "grid": _three(said.get("grid")),
-            "block": _three(said.get("block")),
-            "registers": rows.int64(said.get("regs")),
-            "shared_bytes": rows.int64(said.get("group_mem")) if apart is None else apart,
+            "grid": _three(details.get("grid")),
+            "block": _three(details.get("block")),
+            "registers": rows.int64(details.get("regs")),
+            "shared_bytes": rows.int64(details.get("group_mem")) if apart is None else apart,
             "dynamic_shared_bytes": parts[1],
             "theoretical_occupancy": float(percent) / 100 if is_number else None,
         }

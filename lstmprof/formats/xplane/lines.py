@@ -135,12 +135,12 @@ def _names(
 ) -> list[str | None]:
     names: list[str | None] = [None] * count
     columns = (owner, stats.field, stats.value, stats.length)
-    for gpu_stream, field, value, length in zip(*(c.tolist() for c in columns), strict=True):
+    for place, field, value, length in zip(*(c.tolist() for c in columns), strict=True):
         if field == wire.REF:
-            names[gpu_stream] = tables.stat_name(value)
+            names[place] = tables.stat_name(value)
         else:
             is_text = field == wire.TEXT
-            names[gpu_stream] = text(content[value : value + length]) if is_text else None
+            names[place] = text(content[value : value + length]) if is_text else None
     return names
 
 
@@ -293,22 +293,23 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
     wanted = sorted(line.tables.wanted)
     stats = events.stats.only(np.isin(events.stats.metadata_id, wanted))
     names = [line.tables.wanted[number] for number in wanted]
-    gpu_stream = np.searchsorted(wanted, stats.metadata_id)
-    ids = _ids(stats, gpu_stream, names)
-    kinds, first = _kinds(events, stats, _stat_codes(content, stats, gpu_stream, names))
+    place = np.searchsorted(wanted, stats.metadata_id)
+    ids = _ids(stats, place, names)
+    kinds, first = _kinds(events, stats, _stat_codes(content, stats, place, names))
     message = schema.message("XEvent")
     spans = zip(starts[first].tolist(), stops[first].tolist(), strict=True)
     described = [line.row(message.FromString(content[a:b]), (0, 0)) for a, b in spans]
     is_work = np.array([row is not None for row in described])
-    kept = np.flatnonzero(is_timed & is_work[kinds])
+    chosen = np.flatnonzero(is_timed & is_work[kinds])
     number = np.cumsum(is_work) - 1
-    columns = _taken([row for row in described if row is not None], number[kinds[kept]])
-    columns |= {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array((end_ns - start_ns)[kept])}
+    columns = _taken([row for row in described if row is not None], number[kinds[chosen]])
+    dur_ns = end_ns - start_ns
+    columns |= {"start_ns": pa.array(start_ns[chosen]), "dur_ns": pa.array(dur_ns[chosen])}
     for name, (owner, value) in ids.items():
         if line.gpu_stream or name != "graph_node_id":  # only a device event has a graph node
-            columns[name] = _replaced(columns[name], kept, owner, value, len(start_ns))
+            columns[name] = _replaced(columns[name], chosen, owner, value, len(start_ns))
     untimed = len(is_timed) - int(is_timed.sum())
-    return LineEvents(pa.table(columns) if len(kept) else None, untimed, counters)
+    return LineEvents(pa.table(columns) if len(chosen) else None, untimed, counters)
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
@@ -322,11 +323,11 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
     return start_ns, line_ns + (offset_ps + duration_ps + half) // _PS_PER_NS
 
 
-def _ids(stats: Stats, gpu_stream: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
+def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
     """Return {column of ids: (events with such an id, ids)}; ``names`` are the stats' names."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
-        hit = np.isin(gpu_stream, [i for i, name in enumerate(names) if name == stat])
+        hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
         owner = stats.event[hit]
         if (np.diff(owner) == 0).any():
             raise OddError  # an event has two values; read one by one, the last one counts
@@ -339,17 +340,17 @@ def _is_whole(stats: Stats) -> Any:
     return (stats.field == wire.UINT64) | (stats.field == wire.INT64)
 
 
-def _stat_codes(content: bytes, stats: Stats, gpu_stream: Ints, names: list[str]) -> Ints:
+def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
     """Return a number per stat, equal for equal stats; values of ids are ignored."""
-    is_id = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in IDS])
-    is_mark = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in MARKS])
+    is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
+    is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
     value = stats.value.copy()
     value[is_text & ~is_mark] = _text_codes(content, stats.only(is_text & ~is_mark))
     alike = is_mark | (is_id & _is_whole(stats))
     value[alike] = 0
     field = np.where(is_mark, 0, stats.field)
-    return _codes((gpu_stream * 8 + field) << 32 | _codes(value))
+    return _codes((place * 8 + field) << 32 | _codes(value))
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:
