@@ -31,6 +31,7 @@ FEW_EVENTS = 2**17
 #: ``_deciding`` repeats the row of the busiest thread's first op this many times, so that this
 #: thread is also the busiest one among the deciding events.
 _REPEATS = 5
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _event_types(events: Packed) -> EventTypes:
     launching = np.array([*map(is_kernel_launch, events.texts("name")), False])
     runtime = [*kinds, "runtime"].index("runtime")
     parts = [_types_in(events, rows, launching, runtime) for rows in events.pieces()]
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [_nothing()] * 11
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [_NO_ROWS] * 11
     keys, (count, first, begins, last, ends) = columns[:6], columns[6:]
     types = numbered(*keys)
     by_begin, by_end = np.lexsort((first, begins, types)), np.lexsort((last, -ends, types))
@@ -96,20 +97,13 @@ def _event_types(events: Packed) -> EventTypes:
     some = by_begin[heads]
     counts = np.add.reduceat(count[by_begin], heads) if len(heads) else count
     return EventTypes(
-        kind=[kinds[code] for code in keys[0][some].tolist()],
-        launches=keys[1][some] > 0,
-        rank=keys[2][some],
-        pid=keys[3][some],
-        tid=keys[4][some],
-        device=keys[5][some],
+        [kinds[code] for code in keys[0][some].tolist()],
+        keys[1][some] > 0,
+        *(key[some] for key in keys[2:]),  # rank, pid, tid, device
         count=counts,
         first=first[some],
         last=last[by_end[heads]],
     )
-
-
-def _nothing() -> Ints:
-    return np.empty(0, dtype=np.int64)
 
 
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
@@ -177,11 +171,8 @@ def _deciding(events: Packed) -> Ints:
     busiest thread is repeated, so that this thread is the busiest here, too.
     """
     types = event_types(events)
-    return np.sort(
-        np.concatenate(
-            [np.union1d(_steps(events), [*types.first, *types.last]), _busiest_first_rows(types)]
-        )
-    ).astype(np.int64)
+    rows = np.union1d(_steps(events), [*types.first, *types.last])
+    return np.sort(np.append(rows, _busiest_first_rows(types))).astype(np.int64)
 
 
 def _steps(events: Packed) -> Ints:
@@ -190,7 +181,7 @@ def _steps(events: Packed) -> Ints:
     parts = [
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
     ]
-    rows = np.concatenate([_nothing(), *parts])
+    rows = np.concatenate([_NO_ROWS, *parts])
     return np.asarray(rows[~events.has_value("device", rows)], dtype=np.int64)
 
 

@@ -107,7 +107,8 @@ class EventTable:
         replaced._cache = {
             key: value
             for key, value in self._cache.items()
-            if key[0] != "function" and columns.keys().isdisjoint(_columns_of(key))
+            if key[0] != "function"  # otherwise keys name the columns that values depend on
+            and columns.keys().isdisjoint(key[2:] if key[0] == "columns" else key[1:2])
         }
         return replaced
 
@@ -247,8 +248,8 @@ class EventTable:
 
     def _once(self, key: tuple[Hashable, ...], value: Callable[[], _Value]) -> _Value:
         if key in self._cache:
-            kept: _Value = self._cache[key]
-            return kept
+            cached: _Value = self._cache[key]
+            return cached
         new = value()
         if isinstance(new, np.ndarray):
             new.flags.writeable = False
@@ -276,11 +277,6 @@ def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], l
     if isinstance(texts, pa.ChunkedArray):  # the table is empty
         return np.empty(0, dtype=np.int32), []
     return texts.indices.fill_null(-1).to_numpy(), texts.dictionary.to_pylist()
-
-
-def _columns_of(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """Return the columns that a cached value depends on; ``key`` is its key in the cache."""
-    return key[2:] if key[0] == "columns" else key[1:2]
 
 
 def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
