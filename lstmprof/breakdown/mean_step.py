@@ -81,7 +81,7 @@ class MeanStep:
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """Return the parts of one mean step as (state, part, ns); the ns sum to its length."""
+        """Return the parts of the mean step as (state: busy or idle, part, ns), summing to it."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 

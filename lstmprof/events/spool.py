@@ -156,7 +156,7 @@ class Chunks:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Append the next events of the profile, a table of some columns.
+        """Append the next events of the profile; columns of the events table may be missing.
 
         Raises:
             LstmprofError: the disk is full.

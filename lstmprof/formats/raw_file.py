@@ -40,8 +40,8 @@ FREE_OBJECT_BYTES = 2**30
 #: The objects of a JSON document may take this many times the file's size. Those of traces take 5
 #: to 10 times the size; those of a hostile ``{},{},{},…`` take 25 times.
 _MOST_GROWTH = 16
-#: (character of JSON text, bytes of memory for each occurrence), measured in traces and rounded up.
-#: The comma stands for a number after it, and the point for a float, which is kept as its text.
+#: Estimate of the memory of parsed JSON: (character, bytes per occurrence), measured in traces and
+#: rounded up. A comma counts as one number, and a point as one float, which remains text.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096

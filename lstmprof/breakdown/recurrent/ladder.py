@@ -134,11 +134,11 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the lower bound of the time: time steps × (matmul of the state + elementwise work).
+    """Return the least time: time steps × (recurrent matmul + elementwise work), or None.
 
-    It assumes the measured peak rates, directions that run in parallel, layers that run one time
-    step apart, and weights that are read once. ``backward`` adds the backward pass. Return None if
-    a size or rate is unknown.
+    It assumes the measured peak rates, directions that run in parallel, layers of which each runs
+    one time step behind the layer below, and weights that are read once. ``backward`` adds the
+    backward pass.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")

@@ -109,7 +109,7 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Find the ops and calls that vanish with some work: activities, and ops on the host."""
+    """Find the ops and calls that nobody needs if some work (activities, host ops) is not done."""
 
     def __init__(self, step: StepRows) -> None:
         events = step.events

@@ -87,7 +87,7 @@ def without_backward_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_zero_fills(graph: StepGraph) -> ReplayTimes:
-    """Remove fills with zeros; ops whose only purpose is zeroed memory vanish completely."""
+    """Remove fills with zeros; an op that only makes zeroed memory (``aten::zeros``) vanishes."""
     calls = graph.calls
     return _without(graph, calls.without(calls.zero_fills(), reads=False))
 

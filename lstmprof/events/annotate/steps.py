@@ -140,7 +140,10 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return the end of each marker's window; ``rows`` are all events of the process."""
+    """Return when the step of each marker ends; ``rows`` are all events of the process.
+
+    In profiles that lstmprof ``captured``, a step ends with its marker, else at the next marker.
+    """
     ends = events.end_ns[markers]
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]

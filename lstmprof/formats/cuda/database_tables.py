@@ -37,7 +37,7 @@ MAX_VALUE_BYTES = 2**24
 #: header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: Name of the key column in queries that join a table with the rows to which it refers.
+#: Alias of a foreign key in queries that join a table with the rows to which the key refers.
 _KEY = "pointing_key"
 #: (first byte, byte after) of the page size and of the page count in the file's header:
 #: https://sqlite.org/fileformat2.html, section 1.3.

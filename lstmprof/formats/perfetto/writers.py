@@ -168,7 +168,10 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return metadata without invalid ``fields``; the profiler's spans move by ``moved_ns``."""
+    """Return the metadata ``fields`` without values that JSON lacks or that are nested too deeply.
+
+    ``moved_ns`` is added to the times of the profiler's own spans; ``depth`` is the nesting.
+    """
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
