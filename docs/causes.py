@@ -17,6 +17,8 @@ from lstmprof.diagnose.remedies.rows import Remedy
 PAGE = Path(__file__).with_name("causes.md")
 #: GitHub threads are shown as people write them: pytorch#149194.
 _THREAD = re.compile(r"https://github\.com/[^/]+/([^/]+)/(?:issues|pull)/(\d+)$")
+#: End of a gain that was measured with other sizes than those of the example's profile.
+_ELSEWHERE = ", in another program"
 _PREAMBLE = """\
 # Why a training step is slow, and what to change
 
@@ -37,8 +39,8 @@ Each entry has these lines:
   replaces the slow work.
 - **Example:** a profile in which lstmprof found the cause, with the evidence that it printed. A
   "generated profile" is computed by lstmprof's tests, not measured. "The fix: 15.3 → 2.7 ms per
-  step" is the length of a step before and after the fix. "In another program" means that these
-  steps are not those of the profile: a program with the same mistake and other sizes was timed.
+  step" is the length of a step before and after the fix. If the example's program was not timed,
+  another program with the same mistake and other sizes was.
 
 These terms recur:
 
@@ -89,9 +91,17 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield f"- **Saves:** {row.saves or 'unknown'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if row.example is not None:
-        gain = f". The fix: {row.example.gain}" if row.example.gain else ""
-        yield f"- **Example:** {row.example.of}: “{row.example.seen}”{gain}"
+        yield f"- **Example:** {row.example.of}: “{row.example.seen}”{_gain(row.example.gain)}"
     yield ""
+
+
+def _gain(gain: str) -> str:
+    """Return the sentence on what the fix gained; "" if that was not measured."""
+    if not gain:
+        return ""
+    measured, elsewhere, _ = gain.partition(_ELSEWHERE)
+    where = " in another program with this mistake" if elsewhere else ""
+    return f". The fix{where}: {measured}"
 
 
 def _capitalised(clause: str) -> str:

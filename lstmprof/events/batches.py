@@ -24,7 +24,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
 #: Number of events that begin in one batch. The fastest of the sizes 2**16 to 2**20 that were
-#: measured (docs/performance.md).
+#: measured.
 BATCH_EVENTS = 2**17
 
 
