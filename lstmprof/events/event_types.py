@@ -96,14 +96,10 @@ def _event_types(events: Packed) -> EventTypes:
     heads = np.flatnonzero(np.append(True, np.diff(types[by_begin]) > 0)[: len(types)])
     some = by_begin[heads]
     counts = np.add.reduceat(count[by_begin], heads) if len(heads) else count
-    return EventTypes(
-        [kinds[code] for code in keys[0][some].tolist()],
-        keys[1][some] > 0,
-        *(key[some] for key in keys[2:]),  # rank, pid, tid, device
-        count=counts,
-        first=first[some],
-        last=last[by_end[heads]],
-    )
+    kind, launches, rank, pid, tid, device = (key[some] for key in keys)
+    names = [kinds[code] for code in kind.tolist()]
+    last = last[by_end[heads]]
+    return EventTypes(names, launches > 0, rank, pid, tid, device, counts, first[some], last)
 
 
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:

@@ -290,8 +290,8 @@ class Events:
 
 def _launch_config(*numbers: int) -> str | None:
     """Return a kernel's launch configuration from the columns ``_OF_LAUNCH``."""
-    sizes = (list(three) if min(three) > 0 else None for three in (numbers[:3], numbers[3:6]))
-    return rocprofv3.launched_with(*sizes, rows.natural(numbers[6]))
+    threads, block = (list(n) if min(n) > 0 else None for n in (numbers[:3], numbers[3:6]))
+    return rocprofv3.launched_with(threads, block, rows.natural(numbers[6]))
 
 
 _ROCPD_TABLES = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")

@@ -205,9 +205,9 @@ def launch_gaps(events: Packed, windows: Sequence[Window]) -> pa.Table:
     on_device = events.is_kind(*ACTIVITY_KINDS) & events.has_value("device")
     work = events.table(GAP_READS, np.flatnonzero(on_device))
     step = np.full(len(work), NONE, dtype=np.int64)
-    for rank in dict.fromkeys(w.rank for w in windows):
-        own = [number for number, window in enumerate(windows) if window.rank == rank]
-        rows = work.rows_of_rank(rank)
+    for of_rank in dict.fromkeys(w.rank for w in windows):
+        own = [number for number, window in enumerate(windows) if window.rank == of_rank]
+        rows = work.rows_of_rank(of_rank)
         place = windows_at(work.start_ns[rows], [windows[number] for number in own])
         step[rows] = np.where(place == NONE, NONE, np.array(own)[place])
     rank, device = (work.ints(name, UNKNOWN) for name in ("rank", "device"))

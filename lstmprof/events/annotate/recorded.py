@@ -67,8 +67,8 @@ class Columns:
 
     def only(self, rows: Ints) -> Columns:
         """Return the columns of only the events at the positions ``rows``."""
-        *arrays, flags = (getattr(self, field.name) for field in fields(self))
-        return Columns(*(a[rows] for a in arrays), {name: f[rows] for name, f in flags.items()})
+        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "flags"}
+        return Columns(**arrays, flags={name: flag[rows] for name, flag in self.flags.items()})
 
     def where(self, name: str) -> Ints:
         """Return the positions at which the flag ``name`` is set."""

@@ -11,9 +11,10 @@ the path of a matmul shows the cell.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -170,6 +171,10 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
                 )
 
 
+def _has_product(products: Mapping[int, bool], pattern: Ints) -> bool:
+    return any(products[code] for code in pattern.tolist())
+
+
 def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_LoopRun]:
     """Yield the runs of loops whose kernels repeat on a stream (on a GPU)."""
     if not len(kernels):
@@ -182,7 +187,7 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
         products = dict(zip(codes.tolist(), reader.is_product[rows].tolist(), strict=True))
         for run in repeats(
             codes,
-            wanted=lambda pattern, held=products: any(held[code] for code in pattern.tolist()),
+            wanted=functools.partial(_has_product, products),
             begins=lambda pattern: True,
             least=LEAST_REPETITIONS,
         ):
