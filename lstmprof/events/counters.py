@@ -239,7 +239,9 @@ NO_COUNTERS = Counters()
 class Collected(Chunks):
     """Collects the counters of a profile, tables with the columns ``READ``, while it is read."""
 
-    most_rows = (BATCH_ROWS, BATCH_ROWS)
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_rows = BATCH_ROWS, BATCH_ROWS
 
     def _spool(self, folder: Folder) -> None:
         self._files.append(folder.new("counters"))
