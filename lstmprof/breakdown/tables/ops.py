@@ -20,6 +20,10 @@ Modules: the table has modules and frames that the profiler recorded (``with_mod
 sorts: ``self`` of a module excludes only modules inside it, not Python frames or ranges. An
 activity belongs to what was open on the thread that launched it. Work of the backward pass belongs
 to what was open around its forward op, and is counted separately.
+
+Ops and modules: an activity that a CUDA graph replayed belongs to the op and the module in which
+the graph captured it, if the profile records the capture. Ranges: it belongs to the range around
+the launch of the graph.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.events.annotate.links import captured_by
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.groups import Forest, Groups, heads, inherited, own_time, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints, foremost
@@ -108,6 +113,8 @@ def ops(events: EventTable, windows: list[Window]) -> pa.Table:
     rows = np.flatnonzero(events.is_kind("op"))
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, op = grouped.groups, events.rows_named("op_id")
+    captured = captured_by(events)
+    op = np.where(captured != NONE, _at(op, captured), op)
     activity = events.is_kind(*ACTIVITY_KINDS) & (op != NONE)
     kernel = activity & events.is_kind("kernel")
     spent, kernels = np.zeros(len(events), dtype=np.int64), np.zeros(len(events), dtype=np.int64)
@@ -338,7 +345,8 @@ def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
     backward = np.flatnonzero(forward != NONE)
     _add(host, _at(around, forward[backward]), own_time(events)[backward])
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
-    issuer = issued_by(events)[activity]
+    captured = captured_by(events)[activity]
+    issuer = np.where(captured != NONE, captured, issued_by(events)[activity])
     _add(launched, _at(around, issuer), events.dur_ns[activity])
     _add(device, _at(around, _at(forward, issuer)), events.dur_ns[activity])
     return launched, host, device
