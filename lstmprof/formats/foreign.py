@@ -40,8 +40,16 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
+#: Execution traces of PyTorch and Chakra say which operator depends on which. Without start times,
+#: they show no step, no wait and no idle time. In Chakra's protobufs (``et_def.proto``) a start is
+#: possible, but no converter writes it; durations are whole microseconds.
+_EXECUTION_TRACE = (
+    "is an execution trace (operators and their dependencies, but not when they ran)",
+    "give the torch.profiler JSON of the same run; record_shapes=True adds the shapes",
+)
 #: (endings of the file's name, what the file is, what the user should do)
 _NAMED = (
+    ((".et",), *_EXECUTION_TRACE),
     ((".qdstrm",), "is an unfinished Nsight Systems stream", "convert it with QdstrmImporter"),
     ((".ncu-rep",), "is an Nsight Compute report, which has no timeline", _RECORD),
     (
@@ -161,11 +169,8 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
         "is a memory snapshot as JSON",
         "give the pickle that torch.cuda.memory._dump_snapshot wrote",
     ),
-    (
-        _has_keys("schema", "nodes"),
-        "is an execution trace (operators without times)",
-        "give the torch.profiler trace of the same run",
-    ),
+    (_has_keys("schema", "nodes"), *_EXECUTION_TRACE),
+    (_has_keys("workload_graph"), *_EXECUTION_TRACE),
     (
         lambda document: any("ph" in event for event in _dicts(document)),
         "is a Chrome trace, but not of torch.profiler, TensorFlow, ONNX Runtime or MXNet",

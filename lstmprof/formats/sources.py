@@ -111,8 +111,11 @@ def path_of(word: Path | str) -> Path:
     return Path(word)
 
 
-def groups(word: Path | str) -> list[list[Source]]:
+def groups(word: Path | str, *, may_be_empty: bool = False) -> list[list[Source]]:
     """Return the files at the path or URL ``word``; possible ranks of one job are in one group.
+
+    The raw profiles inside of runs below a folder are not listed: the runs have their events.
+    ``may_be_empty``: return nothing for a folder without profiles.
 
     Raises:
         ProfileError: nothing exists there, or nothing that can be a profile.
@@ -124,7 +127,7 @@ def groups(word: Path | str) -> list[list[Source]]:
         return _groups_in_file(_local(path), _head(path))
     listed, locked = _listed(path)
     every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
-    if not every:
+    if not every and not may_be_empty:
         if locked:
             raise _permission_denied(locked[0])
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
@@ -138,6 +141,10 @@ def groups(word: Path | str) -> list[list[Source]]:
     return [*loose, *of_archives, *shut, *_too_many(_local(path), len(every))]
 
 
+#: A folder with these files is a run.
+_FILES_OF_A_RUN = {"run.json", "events.parquet"}
+
+
 def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
     """Return (files, unreadable folders) below ``folder``, both sorted."""
     if not is_readable_folder(folder):
@@ -145,6 +152,9 @@ def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
     files: list[Path] = []
     locked: list[Path] = []
     for place, folders, names in os.walk(folder):
+        if set(names) >= _FILES_OF_A_RUN and place != str(folder):
+            folders.clear()
+            continue
         inner = [Path(place, name) for name in folders if not name.startswith(".")]
         locked += [f for f in inner if not f.is_symlink() and not is_readable_folder(f)]
         paths = [Path(place, name) for name in names]

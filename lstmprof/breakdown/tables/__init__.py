@@ -190,7 +190,7 @@ _ALL = (
             *("kernels_total", "count", "per_step", "name"),
         ),
         make=_from_events(ops.ops),
-        reads=("event_id", "kind", "name", "dur_ns", "rank", "parent_id", "op_id", "step"),
+        reads=(*_TIMED, "pid", "graph_node_id", "parent_id", "op_id", "step"),
     ),
     TableKind(
         "layers",
@@ -218,7 +218,7 @@ _ALL = (
             *("host_self_ns", "backward_device_ns", "backward_host_ns", "count", "name"),
         ),
         make=_from_events(ops.modules),
-        reads=(*_ON_DEVICES, "parent_id", "launch_id", "op_id", "forward_id"),
+        reads=(*(*_ON_DEVICES, "graph_node_id", "parent_id", "launch_id", "op_id", "forward_id"),),
     ),
     TableKind(
         "launches",

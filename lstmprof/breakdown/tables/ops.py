@@ -5,6 +5,8 @@
 that the entry launched: those of ops by ``op_id``, those of ranges and modules by what was open on
 the launching thread (for ranges, else on any thread of the rank). Modules, frames and ranges are
 three sorts, each with its own ``self``. Backward work also belongs to the module of its forward op.
+An activity that a CUDA graph replayed belongs to the op and the module in which the graph captured
+it, if the profile records the capture, and to the range around the launch of the graph.
 NumPy computes the sums: recursive SQL takes half as long again and a third more memory.
 """
 
@@ -15,6 +17,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.events.annotate.links import captured_by
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.groups import (
     Forest,
@@ -98,6 +101,8 @@ def ops(events: EventTable, windows: list[Window]) -> pa.Table:
     rows = np.flatnonzero(events.is_kind("op"))
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, op = grouped.groups, events.rows_named("op_id")
+    captured = captured_by(events)
+    op = np.where(captured != NONE, values_at(op, captured), op)
     activity = events.is_kind(*ACTIVITY_KINDS) & (op != NONE)
     kernel = activity & events.is_kind("kernel")
     spent, kernels = np.zeros(len(events), dtype=np.int64), np.zeros(len(events), dtype=np.int64)
@@ -303,7 +308,8 @@ def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
     backward = np.flatnonzero(forward != NONE)
     _add(host, values_at(around, forward[backward]), own_time(events)[backward])
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
-    issuer = issued_by(events)[activity]
+    captured = captured_by(events)[activity]
+    issuer = np.where(captured != NONE, captured, issued_by(events)[activity])
     _add(launched, values_at(around, issuer), events.dur_ns[activity])
     _add(device, values_at(around, values_at(forward, issuer)), events.dur_ns[activity])
     return launched, host, device

@@ -93,23 +93,37 @@ def parents(events: EventTable) -> Ints:
 def launches(events: EventTable) -> Ints:
     """Return for each activity the row of its launch, or ``NONE``.
 
-    The launch is the earliest runtime call with the activity's rank and correlation id. If the
-    profile names the process of an activity, the call must belong to that process, because
-    correlation ids are unique only within a process.
+    The launch is the earliest runtime call with the activity's rank and correlation id.
     """
-    correlation = events.ints("correlation_id", UNKNOWN)
+    return _calls_with(events, events.ints("correlation_id", UNKNOWN))
+
+
+def captured_by(events: EventTable) -> Ints:
+    """Return for each activity of a CUDA graph the row of the call that the graph captured.
+
+    It is ``NONE`` if the profile does not record the capture.
+    """
+    return _calls_with(events, events.ints("graph_node_id", UNKNOWN))
+
+
+def _calls_with(events: EventTable, number: Ints) -> Ints:
+    """Return for each activity the earliest runtime call of its rank with the same ``number``.
+
+    If the profile names the process of an activity, the call must belong to that process, because
+    these numbers are unique only within a process.
+    """
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
-    has_id = correlation > 0  # profilers write 0 or −1 for an unknown id
-    calls = np.flatnonzero(has_id & events.is_kind("runtime"))
-    activities = has_id & events.is_kind(*ACTIVITY_KINDS)
-    launch = np.full(len(events), NONE, dtype=np.int64)
+    has_number = number > 0  # profilers write 0 or −1 for an unknown id
+    calls = np.flatnonzero(has_number & events.is_kind("runtime"))
+    activities = has_number & events.is_kind(*ACTIVITY_KINDS)
+    call = np.full(len(events), NONE, dtype=np.int64)
     calls = calls[longer_first(events.start_ns[calls], events.dur_ns[calls])]
     for rows, columns in (
-        (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, correlation)),
-        (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, correlation)),
+        (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, number)),
+        (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, number)),
     ):
-        launch[rows] = _first_match(columns, calls, rows)
-    return launch
+        call[rows] = _first_match(columns, calls, rows)
+    return call
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.events import DeviceFacts
+from lstmprof.events.annotate.calls import is_launch
+from lstmprof.events.groups import Groups
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
     LAUNCH_COLUMNS,
@@ -131,6 +133,79 @@ def _context_key(ints: Mapping[str, Ints]) -> Ints:
     return np.where(ints["pid"] > 0, ints["pid"], 0) << 32 | natural(ints["context"]) & 0xFFFFFFFF
 
 
+_NODES = "CUDA_GRAPH_NODE_EVENTS"
+
+
+class GraphNodes:
+    """The nodes of CUDA graphs: which call captured a node, and which node is a clone of which.
+
+    ``CUDA_GRAPH_NODE_EVENTS`` (``--cuda-graph-trace=node``) has the creation of each node. If a
+    stream is captured, a node is created inside the launch call. ``cudaGraphInstantiate`` clones
+    the nodes; kernels name the clone. Some versions of Nsight Systems write the creations only when
+    the capture ends; then no call is known. Source: examples/layer_wise_benchmarks/parse.py of
+    NVIDIA/TensorRT-LLM.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._originals: dict[tuple[int, int], int] = {}
+        self._made: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+        if _NODES not in database.columns:
+            return
+        read = database.ints(
+            _NODES, "start", "end", "globalTid", "graphNodeId", "originalGraphNodeId"
+        )
+        node, original = positive(read["graphNodeId"]), positive(read["originalGraphNodeId"])
+        placed = _threaded(read)
+        is_clone = (node != UNKNOWN) & (original != UNKNOWN)
+        clones = zip(placed["pid"][is_clone].tolist(), node[is_clone].tolist(), strict=True)
+        self._originals = dict(zip(clones, original[is_clone].tolist(), strict=True))
+        made = np.flatnonzero((node != UNKNOWN) & ~is_clone & (read["globalTid"] != UNKNOWN))
+        made = made[np.argsort(read["start"][made], kind="stable")]
+        for thread, here in _by_thread(placed, made):
+            self._made[thread] = read["start"][here], node[here]
+
+    def captured(self, calls: Batch) -> Batch:
+        """Return ``calls``; a launch call in which one node was created has ``graph_node_id``."""
+        if not self._made:
+            return calls
+        name = calls.texts["name"]
+        launching = pa.array([is_launch(text) for text in name.dictionary.to_pylist()])
+        launches = np.asarray(launching.take(name.indices).fill_null(False))
+        captured = np.full(len(calls), UNKNOWN, np.int64)
+        for thread, here in _by_thread(calls.ints, np.flatnonzero(launches)):
+            if thread in self._made:
+                starts, nodes = self._made[thread]
+                first = np.searchsorted(starts, calls.ints["start_ns"][here], "left")
+                last = np.searchsorted(starts, calls.ints["end_ns"][here], "right")
+                one = last - first == 1
+                captured[here[one]] = nodes[first[one]]
+        return calls.with_ints(graph_node_id=captured)
+
+    def originals(self, busy: Batch) -> Batch:
+        """Return the activities ``busy`` with the captured node instead of its clone."""
+        if not self._originals or "graph_node_id" not in busy.ints:
+            return busy
+        pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
+        pairs, codes = np.unique(pair, axis=1, return_inverse=True)
+        found = np.array([self._original(pid, node) for pid, node in pairs.T.tolist()], np.int64)
+        return busy.with_ints(graph_node_id=found[codes.reshape(-1)])
+
+    def _original(self, pid: int, node: int) -> int:
+        seen = {node}
+        while (following := self._originals.get((pid, node), node)) not in seen:
+            node = following
+            seen.add(node)
+        self._originals |= {(pid, clone): node for clone in seen}  # later searches are short
+        return node
+
+
+def _by_thread(ints: Mapping[str, Ints], rows: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """Yield (pid and tid, its rows in their order) for each thread of ``rows``."""
+    for members in Groups(ints["pid"][rows], ints["tid"][rows]).members() if len(rows) else ():
+        here = rows[members]
+        yield (int(ints["pid"][here[0]]), int(ints["tid"][here[0]])), here
+
+
 _KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _ACTIVITIES = {
     _KERNELS: "kernel",
@@ -163,11 +238,11 @@ _UNNAMED = "unnamed"
 def events_of(database: Database, devices: Devices) -> CudaEvents:
     """Return every event of an export with its real device number."""
     strings = database.strings("StringIds", "id", "value")
-    contexts = Contexts()
-    busy = map(contexts.noted, _activities(database, strings))
+    contexts, nodes = Contexts(), GraphNodes(database)
+    busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))
     return gathered(
         busy=map(devices.renumbered, busy),
-        calls=_calls(database, strings),
+        calls=map(nodes.captured, _calls(database, strings)),
         ranges=_ranges(database, strings),
         others=itertools.chain(
             map(devices.renumbered, _synchronizations(database, contexts)),
