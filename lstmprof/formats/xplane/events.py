@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any
 
 from lstmprof.events import launch_config
-from lstmprof.events.schema import PHASES, PROGRAM
+from lstmprof.events.schema import KERAS_LAYER, PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.schema import Messages, message_class
@@ -243,7 +243,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
     kind = host_kind(name, stats)
     if kind is None:
         return None
-    shapes, dtypes = inputs(stats) if kind == "op" else (None, None)
+    shapes, dtypes = inputs(stats) if kind in ("op", "range") else (None, None)
     return Row(
         kind,
         name,
@@ -281,7 +281,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
         return "op"
     if "step_num" in stats or name == "step":
         return "step"
-    return "range" if name in (*PHASES, PROGRAM) else "op"
+    return "range" if name in (*PHASES, PROGRAM) or name.startswith(KERAS_LAYER) else "op"
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
