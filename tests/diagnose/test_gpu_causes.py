@@ -261,6 +261,26 @@ def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
     assert verdict.fixes[0].saves_ns == verdict.bottleneck_ns == 9_810 * TICK_NS
 
 
+@pytest.mark.parametrize(
+    ("call", "first", "kind"),
+    [
+        (Call("cudaFree", "alloc", 5_000), True, "initialisation"),
+        (Call("cudaOccupancyMaxActiveBlocks", "other", 5_000), True, "initialisation"),
+        (Call("cudaMalloc", "alloc", 5_000), True, "allocation"),
+        (Call("cudaFree", "alloc", 5_000), False, "allocation"),
+    ],
+)
+def test_a_long_call_before_the_first_launch_of_a_kernel_is_initialisation(
+    call: Call, first: bool, kind: str, tmp_path: Path
+) -> None:
+    other = op("aten::mm", launched(replace(PRODUCT, name="gemv2T_kernel_val")), category="gemm")
+    product = op("aten::mm", call, launched(PRODUCT), category="gemm")
+    products = (product, *loading(4)) if first else (*loading(4), product)
+    body = (other, Gap(100), *products)
+    verdict = lp.diagnose(written(tmp_path / "profile.pt.trace.json", body)).verdict
+    assert verdict.kind == kind
+
+
 def test_initialisation_leads_over_work_that_takes_a_little_longer(tmp_path: Path) -> None:
     products = tuple(launched(replace(PRODUCT, ns=600)) for _ in range(10))
     for number, (first_ticks, kind) in enumerate(((5_000, "initialisation"), (700, "matmul"))):
