@@ -21,6 +21,13 @@ def profiles() -> list[Path]:
     return sorted(p for p in FOLDER.rglob("*") if p.is_file() and p.name != "INDEX.json")
 
 
+def without_activity() -> list[Path]:
+    """The Kineto profiles that have events of the host, but no activity of a device."""
+    names = ("hta-cpu-only", "hta-no-rank", "hta-cupti-counters", "cp-a100-zero-kernels")
+    names += ("hm-no-kernels", "zoology-a100-launch-no-kernel")
+    return [next((FOLDER / "kineto").glob(f"{each}.json*")) for each in names]
+
+
 def name(path: Path) -> str:
     """What a test calls a file."""
     return path.relative_to(FOLDER).as_posix()

@@ -164,7 +164,12 @@ COLUMNS = (
     _recorded("stream", _INT, "number of the device's stream"),
     _recorded("correlation_id", _INT, "number that a runtime call and its activities share"),
     _recorded("external_id", _INT, "number that the profiler gave the op"),
-    _recorded("graph_node_id", _INT, "node of the CUDA graph that replayed the activity"),
+    _recorded(
+        "graph_node_id",
+        _INT,
+        "node of the CUDA graph that replayed the activity, or that captured the runtime call "
+        "(Nsight Systems)",
+    ),
     _recorded(
         "op_name",
         _TEXT,

@@ -40,8 +40,16 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
+#: Execution traces of PyTorch and Chakra say which operator depends on which. Without start times,
+#: they show no step, no wait and no idle time. In Chakra's protobufs (``et_def.proto``) a start is
+#: possible, but no converter writes it; durations are whole microseconds.
+_EXECUTION_TRACE = (
+    "is an execution trace (operators and their dependencies, but not when they ran)",
+    "give the torch.profiler JSON of the same run; record_shapes=True adds the shapes",
+)
 #: (endings of the file's name, what the file is, what the user should do)
 _NAMED = (
+    ((".et",), *_EXECUTION_TRACE),
     ((".qdstrm",), "is an unfinished Nsight Systems stream", "convert it with QdstrmImporter"),
     ((".ncu-rep",), "is an Nsight Compute report, which has no timeline", _RECORD),
     (
@@ -121,8 +129,13 @@ def consumed(events: list[Any]) -> Iterator[Any]:
         yield events.pop()
 
 
-def _dicts(document: Any) -> list[dict[str, Any]]:
-    return [event for event in trace_events(document) or () if isinstance(event, dict)]
+def _dicts(document: Any) -> Iterator[dict[str, Any]]:
+    return (event for event in trace_events(document) or () if isinstance(event, dict))
+
+
+def json_events(raw: RawFile) -> Iterator[dict[str, Any]]:
+    """Return the events of the Chrome trace in ``raw``; none if it is no such trace."""
+    return _dicts(raw.json) if raw.looks_like_json else iter(())
 
 
 def _has_keys(*keys: str) -> Callable[[Any], bool]:
@@ -136,25 +149,18 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
-def _is_cntk(document: Any) -> bool:
-    categories = {str(event.get("cat")) for event in _dicts(document) if event.get("ph") == "B"}
-    return categories == {"PERF"}
-
-
-def _is_horovod(document: Any) -> bool:
-    return {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)}
-
-
 #: (test of a parsed JSON document, what a document is that passes, what the user should do)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (
-        _is_cntk,
+        lambda document: (
+            {str(e.get("cat")) for e in _dicts(document) if e.get("ph") == "B"} == {"PERF"}
+        ),
         "is a CNTK profile, which has minibatch times but no operators",
         "use it to compare times only",
     ),
     (
-        _is_horovod,
+        lambda document: {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)},
         "is a begin/end timeline (perhaps Horovod), which lstmprof does not read",
         _RECORD,
     ),
@@ -163,11 +169,8 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
         "is a memory snapshot as JSON",
         "give the pickle that torch.cuda.memory._dump_snapshot wrote",
     ),
-    (
-        _has_keys("schema", "nodes"),
-        "is an execution trace (operators without times)",
-        "give the torch.profiler trace of the same run",
-    ),
+    (_has_keys("schema", "nodes"), *_EXECUTION_TRACE),
+    (_has_keys("workload_graph"), *_EXECUTION_TRACE),
     (
         lambda document: any("ph" in event for event in _dicts(document)),
         "is a Chrome trace, but not of torch.profiler, TensorFlow, ONNX Runtime or MXNet",

@@ -228,6 +228,10 @@ def nsys() -> list[bytes]:
         f"{kind}MEMCPY": [
             {"start": 81, "end": 90, **place, "correlationId": 8, "bytes": 12, "copyKind": 1}
         ],
+        "CUDA_GRAPH_NODE_EVENTS": [
+            {"start": 25, "globalTid": thread, "graphNodeId": 4, "originalGraphNodeId": None},
+            {"start": 41, "globalTid": thread, "graphNodeId": 5, "originalGraphNodeId": 4},
+        ],
         "NVTX_EVENTS": [
             {"start": 0, "end": 100, "text": "step", **ranges},
             {"start": 10, "end": 40, "text": "aten::mm, op_id = 3", **ranges},

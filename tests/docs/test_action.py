@@ -39,7 +39,7 @@ esac
 """
 
 
-def step(name: str) -> dict[str, Any]:
+def step_of_action(name: str) -> dict[str, Any]:
     (found,) = (step for step in ACTION["runs"]["steps"] if step["name"] == name)
     return dict(found)
 
@@ -58,14 +58,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(name: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a step with bash as GitHub does: -e, -o pipefail."""
-    assert set(environment) == set(step(name).get("env", {}))
+    """Run a step of the action in ``folder``."""
+    assert set(environment) == set(step_of_action(name).get("env", {}))
     outside = {"GITHUB_OUTPUT": str(folder / "outputs"), "GITHUB_STEP_SUMMARY": str(folder / "sum")}
     path = f"{folder / 'tools'}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, **outside, **environment}
+    return shell(step_of_action(name)["run"], folder, environ)
+
+
+def shell(script: str, folder: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a script with bash as GitHub does: -e, -o pipefail."""
     return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step(name)["run"]],
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, **outside, **environment},
+        env=environ,
         capture_output=True,
         text=True,
         check=False,
@@ -120,7 +126,9 @@ def test_the_action_records_a_script_or_the_workflow_s_capture(script: str, fold
     assert (record.parent.name == "train") == bool(script)
 
 
-def test_the_workflow_builds_a_wheel_that_answers(tmp_path: Path) -> None:
+def test_the_workflow_builds_a_wheel_that_answers_and_the_action_installs_itself(
+    tmp_path: Path,
+) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = [requirement.partition(";")[0].strip() for requirement in project["dependencies"]]
     try:
@@ -140,17 +148,19 @@ def test_the_workflow_builds_a_wheel_that_answers(tmp_path: Path) -> None:
     path = f"{new / 'bin'}{os.pathsep}{os.environ['PATH']}"
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PATH": path}
     for step in (step for step in WORKFLOW["jobs"]["wheel"]["steps"] if "run" in step):
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=tmp_path / "clone",
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = shell(step["run"], tmp_path / "clone", environ)
         assert done.returncode == 0, (step, done.stderr)
     assert "a loop of 20 cells per step" in done.stdout
     assert str(packages / "lstmprof" / "samples") in done.stdout
+    # The wheel instead of the action's folder, because pip builds a folder with packages of PyPI.
+    (wheel,) = (tmp_path / "clone" / "dist").glob("*.whl")
+    default = ACTION["inputs"]["package"]["default"]
+    environ |= {"PACKAGE": default, "GITHUB_ACTION_PATH": str(wheel)}
+    for folder in packages.glob("lstmprof*"):
+        shutil.rmtree(folder)
+    done = shell(step_of_action("Install lstmprof")["run"], tmp_path, environ)
+    assert done.returncode == 0, done.stderr
+    assert (packages / "lstmprof" / "cli.py").is_file()
 
 
 def test_no_expression_reaches_a_shell_but_through_its_environment() -> None:

@@ -17,8 +17,11 @@ from formats.databases import Rows, by_name, column, read_tables, write
 from hypothesis import given, settings, strategies as st
 from lacking import lacks
 
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.errors import ProfileError
-from lstmprof.events import DeviceFacts, counters
+from lstmprof.events import DeviceFacts, Profile, counters
+from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.steps import windows
 from lstmprof.formats import read
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, _check_length
@@ -122,6 +125,94 @@ def test_a_step_an_op_its_launch_and_its_kernel(tmp_path: Path) -> None:
     assert profile.device_facts == {0: DeviceFacts("9.0", 132, 32)}
     assert profile.metadata == {"product_version": "2026.1", "schema_version": "3.24.14"}
     assert profile.notes == ()
+
+
+def graph(folder: Path, created: tuple[int, int], pid: int = 7) -> Profile:
+    """Two kernels of one graph, which is captured, instantiated and launched twice.
+
+    ``created``: when the captured nodes 11 and 12 are created. ``pid`` is the replays' process.
+    """
+    # ns     0    10 12    18 25  32    38 40    44 45     50    60 110 120 130 142
+    # host   |-Net------------------------------------->|
+    # host        |-LSTM------->|
+    # host           |-launch->|  |-launch->||-End->|      |-Graph->|
+    # device                                                         |-k0->| |-k1->|
+    replays = [
+        (node, start + again, start + again + dur)
+        for again in (0, 100)
+        for node, start, dur in ((21, 110, 10), (22, 130, 12))
+    ]
+    launches = [(12, 18, 1, 1), (32, 38, 2, 1), (40, 44, 3, 5), (50, 60, 4, 6), (150, 160, 5, 6)]
+    lines = [(11, None, created[0]), (12, None, created[1]), (21, 11, 46), (22, 12, 47)]
+    return read_tables(
+        folder,
+        **{
+            "StringIds": strings(n5="cudaStreamEndCapture_v10000", n6="cudaGraphLaunch_v10000"),
+            "NVTX_EVENTS": [nvtx(0, 45, "Net"), nvtx(10, 25, "LSTM"), nvtx(11, 20, "aten::mm")],
+            CALLS: [
+                call(start, end, correlation, nameId=name)
+                for start, end, correlation, name in launches
+            ],
+            KERNELS: [
+                kernel(start, end, 4 + (start > 200), graphNodeId=node, pid=pid)
+                for node, start, end in replays
+            ],
+            "CUDA_GRAPH_NODE_EVENTS": [
+                {
+                    **{"start": at, "end": at, "globalTid": thread(7)},
+                    **{"graphNodeId": node, "originalGraphNodeId": original},
+                }
+                for node, original, at in lines
+            ],
+        },
+    )
+
+
+def launched_by_module(profile: Profile) -> dict[str, int]:
+    """Device time in ns of the activities that were launched or captured in each range or op."""
+    events = annotated(profile.events, captured=False)
+    steps = windows(events, captured=False)
+    made = [
+        row for name in ("modules", "ops") for row in TABLES[name].of(events, steps).to_pylist()
+    ]
+    return {row["name"]: row["device_total_ns"] for row in made}
+
+
+def test_kernels_of_a_graph_belong_to_the_module_in_which_they_were_captured(
+    tmp_path: Path,
+) -> None:
+    profile = graph(tmp_path, created=(14, 35))
+    assert by_name(profile, "graph_node_id")["cudaGraphLaunch"] is None
+    # k0 takes 10 ns, k1 12 ns, and each is replayed twice
+    assert launched_by_module(profile) == {"Net": 44, "LSTM": 20, "aten::mm": 20}
+
+
+@pytest.mark.parametrize(
+    ("created", "pid"),
+    [((41, 42), 7), ((46, 47), 7), ((14, 35), 8)],
+    ids=["as the capture ends", "after the capture", "replays of another process"],
+)
+def test_without_the_captured_calls_kernels_belong_to_the_graphs_launch(
+    tmp_path: Path, created: tuple[int, int], pid: int
+) -> None:
+    launched = launched_by_module(graph(tmp_path, created, pid))
+    assert launched == {"Net": 0, "LSTM": 0, "aten::mm": 0}
+
+
+def test_nodes_that_are_clones_of_each_other_end_the_search(tmp_path: Path) -> None:
+    node = {"start": 3, "end": 3, "globalTid": thread(7)}
+    profile = read_tables(
+        tmp_path,
+        **{
+            "StringIds": strings(),
+            KERNELS: [kernel(10, 20, 1, graphNodeId=5)],
+            "CUDA_GRAPH_NODE_EVENTS": [
+                {**node, "graphNodeId": 5, "originalGraphNodeId": 6},
+                {**node, "graphNodeId": 6, "originalGraphNodeId": 5},
+            ],
+        },
+    )
+    assert column(profile, "graph_node_id") == [6]
 
 
 def test_activities_have_the_process_that_their_correlation_is_of(tmp_path: Path) -> None:

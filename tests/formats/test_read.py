@@ -84,6 +84,21 @@ def write(path: Path, content: bytes, name: str = "profile") -> Path:
     return file
 
 
+#: What torch.profiler.ExecutionTraceObserver of torch 2.13 writes, shortened.
+EXECUTION_TRACE = b"""{
+  "schema": "1.1.1-chakra.0.0.4", "pid": 793657, "time": "2025-06-26 13:28:44", "start_ts": 1736345,
+  "nodes": [
+    {
+      "id": 7, "name": "aten::mm", "ctrl_deps": 6,
+      "inputs": {"values": [[3, 4, 0, 64, 4, "cpu"]], "shapes": [[8]], "types": ["Tensor(float)"]},
+      "outputs": {"values": [], "shapes": [], "types": []},
+      "attrs": [{"name": "rf_id", "type": "uint64", "value": 5}]
+    }
+  ],
+  "finish_ts": 1736346
+}"""
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(ProfileError) as caught:
         read(path)
@@ -119,7 +134,8 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'[{"ph": "X", "name": "f", "ts": 1, "dur": 2}]', "a Chrome trace, but not of torch"),
         (b'[{"ph": "B", "ts": 1}, {"ph": "E", "ts": 2}]', "is a begin/end timeline"),
         (b'{"segments": [], "device_traces": []}', "is a memory snapshot"),
-        (b'{"schema": "1.1.1", "nodes": []}', "is an execution trace"),
+        (EXECUTION_TRACE, "is an execution trace"),
+        (b'{"workload_graph": [{"Id": 216, "Name": "aten::mm"}]}', "is an execution trace"),
         (b'{"rocprofiler-sdk-tool": [{}]}', "has no kernel, copy, HIP call or ROCTx range"),
         (b'{"rocprofv2": [{}]}', "is JSON of an older rocprof"),
         (b'{"traceEvents": [{"ph": "X", "args": {"BeginNs": "1", "EndNs": "2"}}]}', "rocprof"),
@@ -175,6 +191,13 @@ def test_archives_and_databases(tmp_path: Path) -> None:
     connection.execute("create table other (a)")
     connection.close()
     assert "is an SQLite database without tables" in refusal(database)
+
+
+def test_a_chakra_protobuf_is_refused_as_an_execution_trace(tmp_path: Path) -> None:
+    metadata = b"\x0a\x05" + b"0.0.4"  # version
+    node = b"\x08\x05" + b"\x12\x08aten::mm" + b"\x18\x04" + b"\x38\x0c"  # id, name, type, duration
+    content = b"".join(bytes([len(message)]) + message for message in (metadata, node))
+    assert "is an execution trace" in refusal(write(tmp_path, content, "chakra.0.et"))
 
 
 def test_an_nsys_report_is_told_how_to_be_exported(tmp_path: Path) -> None:

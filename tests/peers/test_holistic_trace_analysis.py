@@ -30,7 +30,9 @@ pytestmark = [
 
 #: HTA's names for activities, of every year.
 ACTIVITIES = {"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}
-ARCHIVE = shared_traces.FOLDER / "kineto" / "param-dlrm-8ranks.tar.gz"
+KINETO = shared_traces.FOLDER / "kineto"
+ARCHIVE = KINETO / "param-dlrm-8ranks.tar.gz"
+SLOW_INPUT = KINETO / "kineto2021-resnet50-v100-nw0.pt.trace.json.gz"
 #: Reading rounds both ends of an activity to whole nanoseconds: its length may differ by one.
 EACH_NS = 1.0
 #: HTA states times of idleness in hundredths of a microsecond, for each stream and cause.
@@ -217,9 +219,69 @@ def test_without_the_last_step_its_launches_are_left_out(path: Path) -> None:
 
 
 def test_rounding_takes_up_to_two_microseconds_from_each_kernel() -> None:
-    path = shared_traces.FOLDER / "kineto" / "tl-h100-bert-small.json.gz"
+    path = KINETO / "tl-h100-bert-small.json.gz"
     rows = accounts.chosen(accounts.events_of(path))
     theirs_us = activities(analysis(path, rounded=True)).dur.sum()
     ours_us = sum(row["dur_ns"] for row in rows) / 1000
     assert (len(rows), ours_us, theirs_us) == (61, 309.437, 254.0)
     assert ours_us - 2 * len(rows) < theirs_us < ours_us
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs_ns", "ours_ns"),
+    [("hta-alexnet", 66_327_000, 66_141_000), ("hta-triton", 95_812, 1_760)],
+)
+def test_waits_and_ops_that_name_a_stream_are_work_in_hta(
+    name: str, theirs_ns: int, ours_ns: int
+) -> None:
+    path = KINETO / f"{name}.json.gz"
+    events = accounts.events_of(path)
+    (theirs,) = analysis(path).get_temporal_breakdown(visualize=False).to_dict("records")
+    busy_us = theirs["compute_time(us)"] + theirs["non_compute_time(us)"]
+    account = accounts.parts(events, accounts.span(accounts.chosen(events)))
+    assert (round(busy_us * 1000), accounts.total(account, "busy")) == (theirs_ns, ours_ns)
+
+
+@pytest.mark.parametrize(
+    ("path", "last_step", "dropped", "activities_of_file"),
+    [
+        (SLOW_INPUT, False, 7_580, 9_096),
+        (KINETO.parent / "more" / "kineto" / "hta-negative-queue.json.gz", True, 872, 7_747),
+    ],
+    ids=["launched in the last step", "no launch call"],
+)
+def test_how_many_activities_hta_drops(
+    path: Path, last_step: bool, dropped: int, activities_of_file: int
+) -> None:
+    there = len(accounts.chosen(accounts.events_of(path)))
+    kept = len(activities(analysis(path, last_step=last_step)))
+    assert (there - kept, there) == (dropped, activities_of_file)
+
+
+def test_idle_time_in_numbers() -> None:
+    def idle_us(path: Path) -> tuple[dict[str, float], Any]:
+        frame, _ = analysis(path).get_idle_time_breakdown(ranks=[0], visualize=False)
+        events = accounts.events_of(path)
+        ours = accounts.parts(events, accounts.span(accounts.chosen(events)))
+        return dict(frame.groupby("idle_category").idle_time.sum()), ours
+
+    theirs, ours = idle_us(SLOW_INPUT)
+    launching = sum(ours["idle", part] for part in ("launch call", "launch latency", "queued"))
+    by_host_us = (accounts.total(ours, "idle") - launching) / 1000
+    assert (round(theirs["host_wait"]), round(by_host_us)) == (382_676, 369_968)
+    theirs, ours = idle_us(KINETO / "tg-fsdp-4090-rank0.json.gz")
+    idle = round(accounts.total(ours, "idle") / 1000)
+    assert (round(sum(theirs.values())), idle) == (1_028_126, 413_202)
+
+
+def test_files_that_hta_does_not_read() -> None:
+    with pytest.raises(ValueError, match=r"Expecting value: line 1 column 1 \(char 0\)"):
+        hta.TraceAnalysis({0: str(ARCHIVE)})
+    with pytest.raises(IndexError, match="out-of-bounds"):
+        analysis(KINETO / "hta-large-int.json.gz").get_temporal_breakdown(visualize=False)
+    for path in shared_traces.without_activity():
+        found = analysis(path)
+        with pytest.raises(IndexError, match="out-of-bounds"):
+            found.get_temporal_breakdown(visualize=False)
+        with pytest.raises(ValueError, match="No objects to concatenate"):
+            found.get_idle_time_breakdown(ranks=[0], visualize=False)

@@ -23,6 +23,7 @@ tree_perf = accounts.peer(
 
 pytestmark = [shared_traces.needed, pytest.mark.filterwarnings("ignore:::TraceLens")]
 
+KINETO = shared_traces.FOLDER / "kineto"
 #: The categories that TraceLens knows: those of 2022 and later.
 ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 #: Reading rounds both ends of an activity to whole nanoseconds: its length may differ by one.
@@ -121,3 +122,44 @@ def test_compute_hides_collectives_and_these_hide_copies(path: Path) -> None:
     assert theirs["computation_time"] == pytest.approx(account["busy", "other"], abs=slack)
     assert theirs["exposed_comm_time"] == pytest.approx(account["busy", "collective"], abs=slack)
     assert theirs["exposed_memcpy_time"] == pytest.approx(account["busy", "transfer"], abs=slack)
+
+
+def test_float64_loses_at_most_52_nanoseconds_of_busy_time() -> None:
+    path = KINETO / "tl-mi210-gpu-only.json.gz"
+    events = accounts.events_of(path)
+    account = accounts.parts(events, accounts.span(accounts.chosen(events)))
+    lost_ns = abs(timeline(analysed(path))["busy_time"] - accounts.total(account, "busy"))
+    assert (len(accounts.chosen(events)), round(lost_ns)) == (562, 52)
+
+
+def test_memsets_hide_communication_in_tracelens() -> None:
+    path = KINETO / "hta-sampled-rank0.json.gz"
+    events = accounts.events_of(path)
+    account = accounts.parts(events, accounts.span(accounts.chosen(events)))
+    theirs_us = timeline(analysed(path))["exposed_comm_time"] / 1000
+    ours_us = account["busy", "collective"] / 1000
+    assert (round(theirs_us), round(ours_us)) == (336_981, 336_983)
+
+
+@pytest.mark.parametrize(
+    "name", ["hta-sampled-rank0", "hta-sampled-rank1", "ptbench-a100-memcpy-only"]
+)
+def test_by_default_activities_without_a_launch_are_left_out(name: str) -> None:
+    path = KINETO / f"{name}.json.gz"
+    found = tree_perf.TreePerfAnalyzer.from_file(str(path))
+    with pytest.raises(ValueError, match="No GPU events found in the trace"):
+        found.get_df_gpu_timeline()
+    assert all(row["launch_id"] is not None for row in accounts.chosen(accounts.events_of(path)))
+
+
+def test_files_that_tracelens_does_not_read() -> None:
+    with pytest.raises(ValueError, match="Unknown file type"):
+        tree_perf.TreePerfAnalyzer.from_file(str(KINETO / "param-dlrm-8ranks.tar.gz"))
+    large = tree_perf.TreePerfAnalyzer.from_file(str(KINETO / "hta-large-int.json.gz"))
+    with pytest.raises(KeyError, match="args"):
+        large.get_df_kernels()
+    old = [next(KINETO.glob(f"{name}*")) for name in ("kineto2021-resnet50", "wd-gpuonly")]
+    for path in (*old, *shared_traces.without_activity()):
+        found = tree_perf.TreePerfAnalyzer.from_file(str(path), include_unlinked_kernels=True)
+        with pytest.raises(ValueError, match="No GPU events found in the trace"):
+            found.get_df_gpu_timeline()

@@ -90,3 +90,31 @@ def test_ops_have_the_same_kernel_time(path: Path, tmp_path: Path) -> None:
         assert all(theirs[op] <= total_ns + slack_ns for op, total_ns in ours.items())
     else:
         assert theirs == pytest.approx(ours, abs=slack_ns)
+
+
+def test_differences_in_numbers(tmp_path: Path) -> None:
+    files = {path.name.partition(".")[0]: path for path in shared_traces.profiles()}
+    idle = device_ops(files["bert-8xv100-multiworker"], tmp_path)
+    assert {op: round(ns / 1000) for op, ns in idle.items()} == {"IDLE": 623_196}
+    fused = device_ops(files["jax-te-fused-attn"], tmp_path)
+    del fused["IDLE"]
+    fusions = [ns for op, ns in fused.items() if "/" not in op]
+    assert len(fusions) == 4
+    assert [round(sum(each) / 1000) for each in (fusions, fused.values())] == [636, 12_134]
+    gemm = "jit(dot)/dot_general"
+    (theirs,) = (
+        row["occurrences"]
+        for row in stated("framework_op_stats", files["jax-mi300-gemm"], tmp_path)
+        if row["operation"] == gemm and row["host_or_device"] == "Device"
+    )
+    kernels = accounts.chosen(accounts.events_of(files["jax-mi300-gemm"]), {"kernel"})
+    assert (theirs, sum(row["op_name"] == gemm for row in kernels)) == (3, 18)
+
+
+def test_a_damaged_file_gives_nothing(tmp_path: Path) -> None:
+    (path,) = (p for p in shared_traces.profiles() if p.name.startswith("tpu-inference-utf8"))
+    copied = shutil.copy(path, tmp_path)
+    content, _ = xprof.xspace_to_tool_data(
+        [str(copied)], "kernel_stats", {"use_saved_result": False}
+    )
+    assert content is None

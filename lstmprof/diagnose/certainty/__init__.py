@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN
+from lstmprof.breakdown.lacks import CLOCKS, GPU_UNSEEN, Lack
 from lstmprof.breakdown.replay import Prediction
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty.pair import (

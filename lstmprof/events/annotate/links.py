@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 from lstmprof.events.groups import Codes, inherited
-from lstmprof.events.intervals import Flags, Ints, Segments, foremost, longer_first
+from lstmprof.events.intervals import Flags, Ints, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
@@ -54,10 +54,7 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """Return the row numbers ``rows`` as 32-bit integers if the table is small enough.
-
-    This saves memory: profiles have millions of rows.
-    """
+    """Return row numbers as 32-bit integers if possible: profiles have millions of rows."""
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
@@ -96,31 +93,41 @@ def parents(events: EventTable) -> Ints:
 def launches(events: EventTable) -> Ints:
     """Return for each activity the row of its launch, or ``NONE``.
 
-    The launch is the earliest runtime call with the activity's rank and correlation id. If the
-    profile names the process of an activity, the call must belong to that process, because
-    correlation ids are unique only within a process.
+    The launch is the earliest runtime call with the activity's rank and correlation id.
     """
-    correlation = events.ints("correlation_id", UNKNOWN)
+    return _calls_with(events, events.ints("correlation_id", UNKNOWN))
+
+
+def captured_by(events: EventTable) -> Ints:
+    """Return for each activity of a CUDA graph the row of the call that the graph captured.
+
+    It is ``NONE`` if the profile does not record the capture.
+    """
+    return _calls_with(events, events.ints("graph_node_id", UNKNOWN))
+
+
+def _calls_with(events: EventTable, number: Ints) -> Ints:
+    """Return for each activity the earliest runtime call of its rank with the same ``number``.
+
+    If the profile names the process of an activity, the call must belong to that process, because
+    these numbers are unique only within a process.
+    """
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
-    has_id = correlation > 0  # profilers write 0 or −1 for an unknown id
-    calls = np.flatnonzero(has_id & events.is_kind("runtime"))
-    activities = has_id & events.is_kind(*ACTIVITY_KINDS)
-    launch = np.full(len(events), NONE, dtype=np.int64)
+    has_number = number > 0  # profilers write 0 or −1 for an unknown id
+    calls = np.flatnonzero(has_number & events.is_kind("runtime"))
+    activities = has_number & events.is_kind(*ACTIVITY_KINDS)
+    call = np.full(len(events), NONE, dtype=np.int64)
     calls = calls[longer_first(events.start_ns[calls], events.dur_ns[calls])]
     for rows, columns in (
-        (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, correlation)),
-        (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, correlation)),
+        (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, number)),
+        (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, number)),
     ):
-        launch[rows] = _first_match(columns, calls, rows)
-    return launch
+        call[rows] = _first_match(columns, calls, rows)
+    return call
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of the rows ``among`` that equals it in all
-    ``columns``.
-
-    It is ``NONE`` if there is no such row.
-    """
+    """Return for each of ``rows`` the first of ``among`` equal in all ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     both = np.concatenate([among, rows])
@@ -199,8 +206,8 @@ def _op_phase(name: str) -> int:
     if name.startswith(_AUTOGRAD) or _GRADIENT_NODE.fullmatch(name):
         return PHASES.index("backward")
     if name.startswith("mxnet::"):
-        told = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
-        return next(told, NONE)
+        matches = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
+        return next(matches, NONE)
     scan = scan_label(name)
     if scan is None:
         return NONE
@@ -214,10 +221,7 @@ def _range_phase(name: str) -> int:
 
 
 def scope_phases(events: EventTable) -> Codes:
-    """Return the phase that the name scope of each TensorFlow node or XLA op shows, or ``NONE``.
-
-    Phases are indices into ``PHASES``.
-    """
+    """Return the phase that the name scope of each node or XLA op shows, or ``NONE``."""
     return events.once(_scope_phases, "name", "op_name", "kind")
 
 
@@ -242,10 +246,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return for each host event the phase that was open on its rank when the event started.
-
-    The innermost open phase range of all threads decides; ``NONE`` if none is open.
-    """
+    """Return the innermost phase open on the rank, on any thread, when each host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -256,18 +257,9 @@ def _open_phases(events: EventTable) -> Codes:
         rows = nesting_order(events, np.flatnonzero(is_range & (rank == number)))
         open_then = foremost(start[rows], end[rows], np.arange(len(rows))[::-1])
         asked = np.flatnonzero(on_host & (rank == number))
-        owner = _owner_at(open_then, start[asked])
+        owner = open_then.owner_at(start[asked])
         phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
     return phase
-
-
-def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the owner of the segment at that time, or ``NONE``."""
-    if not len(segments.start_ns):
-        return np.full(len(at_ns), NONE, dtype=np.int64)
-    index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
-    inside = (index >= 0) & (at_ns < segments.end_ns[np.maximum(index, 0)])
-    return np.where(inside, segments.owner[np.maximum(index, 0)], NONE)
 
 
 def with_forwards(events: EventTable) -> EventTable:

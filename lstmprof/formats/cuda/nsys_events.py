@@ -12,15 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.events import DeviceFacts
+from lstmprof.events.annotate.calls import is_launch
+from lstmprof.events.groups import Groups
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
     LAUNCH_COLUMNS,
     Batch,
     CudaEvents,
     constant,
+    cupti_launch_config,
     device_facts,
     gathered,
     launch_configs,
+    looked_up,
     named,
     natural,
     positive,
@@ -76,9 +80,9 @@ def devices_of(database: Database) -> Devices:
         return _placed_once(ordinals, gpu_names, facts)
     read = database.ints(_DEVICES, "gpuId", "cudaId", "pid")
     gpu, cuda, pid = (read[name].tolist() for name in ("gpuId", "cudaId", "pid"))
-    meant = dict(zip(cuda, gpu, strict=True))
-    if all(meant[c] == g for c, g in zip(cuda, gpu, strict=True)):
-        return _placed_once(meant, gpu_names, facts)
+    gpu_of = dict(zip(cuda, gpu, strict=True))
+    if all(gpu_of[c] == g for c, g in zip(cuda, gpu, strict=True)):
+        return _placed_once(gpu_of, gpu_names, facts)
     gpus = dict(zip(zip(pid, cuda, strict=True), gpu, strict=True))
     return Devices(gpu_names, facts, gpus, {number: number for number in gpus.values()})
 
@@ -86,11 +90,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices for an export in which each of CUDA's numbers means one GPU in all
-    processes.
-
-    ``gpus`` maps CUDA's number to Nsight's; ``names`` and ``facts`` are by Nsight's number.
-    """
+    """Return the devices if each of CUDA's numbers means one GPU in all processes."""
     of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
@@ -100,8 +100,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Value]) -> dict[i
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return {CUDA's device number: Nsight's GPU number}; both are equal if CUDA's is not
-    recorded."""
+    """Return {CUDA's device number: Nsight's GPU number}, equal if not recorded."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -125,14 +124,86 @@ class Contexts:
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
         """Return the device of each event's context if it is known, else the event's own device."""
-        contexts, codes = np.unique(_context_key(ints), return_inverse=True)
-        is_known = np.array([context in self._devices for context in contexts.tolist()], bool)
-        devices = np.array([self._devices.get(c, UNKNOWN) for c in contexts.tolist()], np.int64)
-        return np.where(is_known[codes], devices[codes], ints["device"])
+        keys = _context_key(ints)
+        learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
+        return np.where(learned, looked_up(keys, self._devices), ints["device"])
 
 
 def _context_key(ints: Mapping[str, Ints]) -> Ints:
     return np.where(ints["pid"] > 0, ints["pid"], 0) << 32 | natural(ints["context"]) & 0xFFFFFFFF
+
+
+_NODES = "CUDA_GRAPH_NODE_EVENTS"
+
+
+class GraphNodes:
+    """The nodes of CUDA graphs: which call captured a node, and which node is a clone of which.
+
+    ``CUDA_GRAPH_NODE_EVENTS`` (``--cuda-graph-trace=node``) has the creation of each node. If a
+    stream is captured, a node is created inside the launch call. ``cudaGraphInstantiate`` clones
+    the nodes; kernels name the clone. Some versions of Nsight Systems write the creations only when
+    the capture ends; then no call is known. Source: examples/layer_wise_benchmarks/parse.py of
+    NVIDIA/TensorRT-LLM.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._originals: dict[tuple[int, int], int] = {}
+        self._made: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+        if _NODES not in database.columns:
+            return
+        read = database.ints(
+            _NODES, "start", "end", "globalTid", "graphNodeId", "originalGraphNodeId"
+        )
+        node, original = positive(read["graphNodeId"]), positive(read["originalGraphNodeId"])
+        placed = _threaded(read)
+        is_clone = (node != UNKNOWN) & (original != UNKNOWN)
+        clones = zip(placed["pid"][is_clone].tolist(), node[is_clone].tolist(), strict=True)
+        self._originals = dict(zip(clones, original[is_clone].tolist(), strict=True))
+        made = np.flatnonzero((node != UNKNOWN) & ~is_clone & (read["globalTid"] != UNKNOWN))
+        made = made[np.argsort(read["start"][made], kind="stable")]
+        for thread, here in _by_thread(placed, made):
+            self._made[thread] = read["start"][here], node[here]
+
+    def captured(self, calls: Batch) -> Batch:
+        """Return ``calls``; a launch call in which one node was created has ``graph_node_id``."""
+        if not self._made:
+            return calls
+        name = calls.texts["name"]
+        launching = pa.array([is_launch(text) for text in name.dictionary.to_pylist()])
+        launches = np.asarray(launching.take(name.indices).fill_null(False))
+        captured = np.full(len(calls), UNKNOWN, np.int64)
+        for thread, here in _by_thread(calls.ints, np.flatnonzero(launches)):
+            if thread in self._made:
+                starts, nodes = self._made[thread]
+                first = np.searchsorted(starts, calls.ints["start_ns"][here], "left")
+                last = np.searchsorted(starts, calls.ints["end_ns"][here], "right")
+                one = last - first == 1
+                captured[here[one]] = nodes[first[one]]
+        return calls.with_ints(graph_node_id=captured)
+
+    def originals(self, busy: Batch) -> Batch:
+        """Return the activities ``busy`` with the captured node instead of its clone."""
+        if not self._originals or "graph_node_id" not in busy.ints:
+            return busy
+        pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
+        pairs, codes = np.unique(pair, axis=1, return_inverse=True)
+        found = np.array([self._original(pid, node) for pid, node in pairs.T.tolist()], np.int64)
+        return busy.with_ints(graph_node_id=found[codes.reshape(-1)])
+
+    def _original(self, pid: int, node: int) -> int:
+        seen = {node}
+        while (following := self._originals.get((pid, node), node)) not in seen:
+            node = following
+            seen.add(node)
+        self._originals |= {(pid, clone): node for clone in seen}  # later searches are short
+        return node
+
+
+def _by_thread(ints: Mapping[str, Ints], rows: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """Yield (pid and tid, its rows in their order) for each thread of ``rows``."""
+    for members in Groups(ints["pid"][rows], ints["tid"][rows]).members() if len(rows) else ():
+        here = rows[members]
+        yield (int(ints["pid"][here[0]]), int(ints["tid"][here[0]])), here
 
 
 _KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -167,11 +238,11 @@ _UNNAMED = "unnamed"
 def events_of(database: Database, devices: Devices) -> CudaEvents:
     """Return every event of an export with its real device number."""
     strings = database.strings("StringIds", "id", "value")
-    contexts = Contexts()
-    busy = map(contexts.noted, _activities(database, strings))
+    contexts, nodes = Contexts(), GraphNodes(database)
+    busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))
     return gathered(
         busy=map(devices.renumbered, busy),
-        calls=_calls(database, strings),
+        calls=map(nodes.captured, _calls(database, strings)),
         ranges=_ranges(database, strings),
         others=itertools.chain(
             map(devices.renumbered, _synchronizations(database, contexts)),
@@ -212,7 +283,7 @@ def _activity(
     ints = {**_placed(read), **node, **moved}
     texts = {"kind": constant(kind, len(read["start"])), "name": name}
     if table == _KERNELS:
-        texts["launch_config"] = launch_configs(read)
+        texts["launch_config"] = launch_configs(read, LAUNCH_COLUMNS, cupti_launch_config)
     return Batch(ints, texts)
 
 
@@ -230,10 +301,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return the text number of each kernel's best known name (``_KERNEL_NAMES`` has the order).
-
-    ``known`` are the numbers of all texts.
-    """
+    """Return the number of each kernel's best name that is among the texts ``known``."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -242,11 +310,7 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
-    """Yield waits for a device; the device is that of the activities in the wait's CUDA context.
-
-    The wait's ``deviceId`` may be wrong: a report's second process wrote 0 for device 1 (seen in
-    Nsight Systems 2026.2).
-    """
+    """Yield waits, on the device of their context: their own ``deviceId`` may be wrong."""
     if _SYNCS not in database.columns:
         return
     for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
@@ -316,10 +380,7 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return times, pid and tid of host events.
-
-    ``globalTid`` contains machine, process and thread in 16, 24 and 24 bits.
-    """
+    """Return times, pid and tid; ``globalTid`` is machine, process, thread: 16, 24, 24 bits."""
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {

@@ -170,6 +170,17 @@ def test_without_a_framework_there_is_a_log_and_no_run(tmp_path: Path) -> None:
     assert row["run"] is None
 
 
+@pytest.mark.measured
+def test_a_watch_takes_at_most_one_percent_of_a_step_of_a_millisecond(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from benchmarks.own_code import MOST_SHARE, row_ns, watch_ns
+
+    with Watch(tmp_path / "mine", framework="torch", quiet=True) as watch:
+        watch._cannot_profile = True  # profiles are no part of this cost
+        each_ns = watch_ns(watch) + row_ns(watch, 1000) / 1000
+    assert each_ns <= MOST_SHARE * 1e6
+
+
 def test_what_cannot_be_is_refused() -> None:
     for options, argument in (({"ratio": 1}, "ratio"), ({"every": 0}, "every")):
         with pytest.raises(UsageError, match=argument):

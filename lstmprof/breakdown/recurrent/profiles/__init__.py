@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, rank_and_step
 from lstmprof.breakdown.recurrent.network import Network
 from lstmprof.breakdown.recurrent.profiles.onnx import onnx_calls
 from lstmprof.breakdown.recurrent.profiles.pytensor import pytensor_calls
@@ -28,11 +28,10 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, by name; ``a_cell``: one kernel or op is one cell.
+    """Recurrent kernels or ops of one library, by name; ``a_cell``: each is one cell.
 
-    Names show the cell and the pass (``_fp``, ``Backward``), but not where a call begins, and no
-    sizes. Kernels count if no recorded op launched them: in profiles that have only kernels, from
-    Nsight Systems, nvprof, or of the GPU only.
+    Kernels count only if no recorded op launched them. Names show neither sizes nor where a call
+    begins.
     """
 
     form: str
@@ -88,7 +87,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     first = names[int(np.flatnonzero(~back)[0])]
     cells = {cell[0].lower() for name in names if (cell := _CELL.search(name))}
     short = family.pattern.search(first)
-    rank, step = (events.ints(name, UNKNOWN)[rows[0]] for name in ("rank", "step"))
+    rank, step = rank_and_step(events, int(rows[0]))
     yield Call(
         form=family.form,
         framework=family.framework,
@@ -98,8 +97,8 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
             cell=cells.pop() if len(cells) == 1 else None,
             cells=int((~back).sum()) if family.a_cell else None,
         ),
-        rank=None if rank == UNKNOWN else int(rank),
-        step=None if step == UNKNOWN else int(step),
+        rank=rank,
+        step=step,
         rows=tuple(rows[~back].tolist()),
         backward=tuple(rows[back].tolist()),
         counted=False,
@@ -149,10 +148,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each part of the events; a part has whole steps of one rank or several.
-
-    Yield None, which stands for all rows, if the profile is small.
-    """
+    """Yield the rows of whole steps, some at a time; None (all rows) if the profile is small."""
     if len(events) <= KEPT_ROWS:
         yield None
         return

@@ -83,10 +83,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the name in the first template argument that is not a number or element type.
-
-    The arguments of this name are left out.
-    """
+    """Return the name in the first telling template argument, without its arguments."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -129,10 +126,7 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Return the qualified name and template arguments of a mangled symbol (Itanium ABI).
-
-    The encoded name begins at ``place``. The template arguments stay encoded.
-    """
+    """Return name and encoded template arguments of a mangled symbol (Itanium ABI)."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
