@@ -6,9 +6,7 @@
     timings       step times of the iterations that ran without the profiler
     host, waits   what each host thread and device did at each instant of a step
     attribution   the resulting time intervals of each step, with the event that causes each
-    slots         match the events of one step with the same events of the other steps
-    recording     the time that the profiler itself added to a step
-    clean_step    the step without that time and without disturbances (the "clean" step)
+    slots, slot_times, recording, clean_step    the step without disturbances and profiler
 """
 
 from __future__ import annotations
@@ -96,8 +94,8 @@ class Breakdown:
         for needed in wanted.joined:
             self.table(needed)
         nothing = EventTable(SCHEMA.empty_table())
-        with Source(nothing, self.windows, self.run.info, account=self, made=self._made) as source:
-            return source.table(name)
+        source = Source(nothing, self.windows, self.run.info, account=self, made=self._made)
+        return source.table(name)
 
     def events(self) -> EventTable:
         """Return the events of the run; if ``step_range`` is set, ranges that match it are steps.
@@ -306,15 +304,14 @@ def _tables_and_windows(
         replace(window, framework_ranges=ranges) for window in windows_of(loaded, captured=captured)
     ]
     tables: dict[str, pa.Table] = {}
-    stored = run.events_file if marked is None else marked
     later = sorted(wanted, key=lambda kind: len(kind.reads))
+    source = Source(loaded, step_windows, run.info, made=tables)
     try:
-        with Source(loaded, step_windows, run.info, stored=stored, made=tables) as source:
-            while later:
-                kind = later.pop()
-                source.table(kind.name)
-                # free the columns that no later table reads
-                loaded.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
+        while later:
+            kind = later.pop()
+            source.table(kind.name)
+            # free the columns that no later table reads
+            loaded.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
     except RunError as fault:
         if str(run.path) in fault.fault:
             raise
@@ -323,11 +320,7 @@ def _tables_and_windows(
 
 
 def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
-    """Return for each rank how many events of each type the profile has.
-
-    Raises:
-        RunError: the events are missing, damaged or of another schema version.
-    """
+    """Return for each rank how many events of each type the profile has."""
     if run.info.recorded is not None and not step_range:
         return run.info.recorded
     events = run.events()
@@ -434,10 +427,7 @@ def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return a dictionary: index of a breakdown → its step divided by the fastest comparable step.
-
-    A run without a comparable run is omitted.
-    """
+    """Return {index of a breakdown: its step divided by the fastest comparable step}, if any."""
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
         steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}

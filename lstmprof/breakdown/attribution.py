@@ -126,10 +126,7 @@ class Attribution:
 
 
 class _StepBounds:
-    """The start, end and thread of each step, as arrays. Start and end are clipped to ``within``.
-
-    ``ends_ns`` has the ends before clipping.
-    """
+    """Start, end and thread of each step, clipped to ``within``; ``ends_ns`` is not clipped."""
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (
@@ -190,11 +187,7 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Divide each [start, end) where its ``thread`` enters or leaves a blocking call.
-
-        Yield arrays: index of the given interval, whether the thread was in a blocking call, start,
-        end.
-        """
+        """Yield parts of each [start, end): (its index, whether its thread waited, start, end)."""
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
             segments = self.segments(number)
@@ -208,10 +201,7 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return the index in ``labels`` of what a host thread does in its innermost event ``row``.
-
-        ``NONE`` in ``row`` is time without an event.
-        """
+        """Return the label of what a thread does in its innermost event (``NONE``: no event)."""
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
         at_work = row != NONE
@@ -250,10 +240,7 @@ def _device_intervals(
 def _idle_intervals(
     hosts: _Hosts, steps: _StepBounds, device: DeviceActivity, waits: Waits
 ) -> Iterator[_Columns]:
-    """Yield the idle times of a device, each with its cause.
-
-    The launch of the activity that ends an idle time divides it: before, during and after the call.
-    """
+    """Yield idle times, divided at the launch call of the activity that ends each."""
     everything = filled(device.busy)
     free = np.flatnonzero(everything.owner == NONE)
     idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
@@ -291,10 +278,7 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Yield the intervals [start, end) divided by what their ``thread`` did, with a label for each.
-
-    Where ``tail`` is True, the interval comes after the step's last activity.
-    """
+    """Yield [start, end) divided by what ``thread`` did; ``tail``: after the last activity."""
     first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)

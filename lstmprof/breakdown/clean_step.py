@@ -1,30 +1,9 @@
-"""The clean step: the time of a step if nothing disturbs it.
+"""The clean step: the time of a step if nothing disturbs it, computed from the profiled steps.
 
-It is computed from the attributed time of the profiled steps, one slot at a time. A slot is an
-event that recurs in the steps, such as the third matmul of the forward pass (``slots``). A
-preemption makes a few events of one step much longer, and does not affect the same events of other
-steps. So the time of a slot is a low percentile of its times over all steps (``QUANTILE``; the
-median for profiles from other tools), minus the cost of recording. The clean step is the sum of the
-slots' times. A slot that occurs in a third of the steps counts a third. docs/accuracy.md shows how
-the percentile was chosen.
-
-The profiler's cost per event is chosen so that the clean step is as long as a target from the timed
-iterations (steps without a profiler):
-
-- The target is a low percentile of the timed iterations. It is their median if the profiled steps
-  differ in their numbers of events; else the shortest one, if they mostly waited for a CPU.
-- The time of slots that at most half of the profiled steps have is added to the target, which then
-  is at most the mean iteration.
-- If the sum of the slots is shorter than the target although the threads of the timed iterations
-  had their CPUs, a higher percentile is taken, at which the sum is the target. This happens if time
-  moves from slot to slot between the steps, because the profiler omits other ops in each step.
-- The cost per event has an upper limit (``MOST_TIMES``, ``MOST_RECORDING_NS`` of ``recording``). If
-  the step is longer than the target even at this limit, it is scaled down to the target.
-- If the target is longer than the profiled steps on a busy machine, the cost per event is
-  ``USUAL_TIMES`` its cost in a loop of one trivial call.
-- If other programs made the timed iterations wait for a CPU, the clean step is at most as long as
-  these iterations without their waits (``undelayed_ns`` of ``timings``). An op of many milliseconds
-  is interrupted in every step, so no percentile of it is undisturbed.
+docs/ledger.md ("The clean step") defines it: the sum over slots (events that recur in the steps) of
+a low percentile of their times, minus the cost of recording. The cost per event is chosen so that
+the clean step is as long as the timed iterations (steps without a profiler): the ``target``.
+docs/accuracy.md shows how the percentile was chosen.
 """
 
 from __future__ import annotations
@@ -136,21 +115,14 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Convert times of the profile to clean times.
-
-    ``knots_ns`` are the starts and ends of the time intervals of a step, ``clean_ns`` the clean
-    times of these. The clean time of another moment is interpolated linearly.
-    """
+    """Convert profile times to clean times: ``clean_ns`` at ``knots_ns``, linear between them."""
 
     knots_ns: Ints
     clean_ns: Ints
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return the map that gives each time interval the length ``left_ns`` and keeps the gaps.
-
-        ``intervals`` are sorted by time; ``left_ns`` has one entry for each.
-        """
+        """Return the clock on which each interval takes ``left_ns``; gaps keep their length."""
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -200,11 +172,7 @@ def clean_step(
     device: int | None,
     measured: Measured | None,
 ) -> CleanStep:
-    """Return the clean step of ``device``, or of the host if ``device`` is None.
-
-    ``windows`` are the steps, all of one rank. ``measured`` is None if another tool recorded the
-    profile.
-    """
+    """Return the clean step of ``device`` (None: the host); ``windows`` are of one rank."""
     rank, count = windows[0].rank, len(windows)
     intervals = attributed(events, windows, rank)[device].by_time()
     slots = SlotTimes(events, windows, intervals, device is not None)
@@ -243,13 +211,13 @@ def clean_step(
     clock = _Clock.of(intervals, left_ns)
     start = clock.at(intervals.start_ns)
     moved = replace(intervals, start_ns=start, end_ns=start + left_ns)
-    kept = left_ns > 0
+    has_time = left_ns > 0
     columns = (moved.window, moved.row, moved.label, moved.start_ns, moved.end_ns)
     return CleanStep(
         rank=rank,
         device=device,
         windows=tuple(clock.window(window) for window in windows),
-        intervals=Intervals(moved.labels, *(column[kept] for column in columns)),
+        intervals=Intervals(moved.labels, *(column[has_time] for column in columns)),
         span=span,
         parts=parts,
         recording=recording,
@@ -273,12 +241,8 @@ def _disturbance(
 ) -> Disturbance:
     """Return how uncertain the clean step is because programs shared the CPUs.
 
-    ``share`` is the share of the time in which the thread of the timed iterations had a CPU.
-    ``timed`` is the target for the clean step, from these iterations. Both are None if unknown.
-    ``clean_ns`` is the clean step.
-
-    If a run has too few CPUs for a part of its time, it shares cores and caches for the rest, and
-    its threads wait for each other: with two threads, an op on both takes up to twice as long.
+    ``share`` is the share of time in which the thread of the timed iterations had a CPU, ``timed``
+    the target for the clean step; None if unknown.
     """
     iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
@@ -328,10 +292,7 @@ class _Cost:
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of the time per recorded event: an upper bound for the cost.
-
-        An event cannot take less time than its recording.
-        """
+        """Return the 10th percentile of the time per event: recording an event takes no longer."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -343,12 +304,10 @@ class _Cost:
     def per_slot(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording in each slot's time, and a summary of it.
+        """Return the cost of recording in each slot, and a summary of it.
 
-        ``times`` has a time per slot. The cost per event is chosen so that the step without it
-        takes ``timed``; with ``only_bound``, at most ``timed``. The step is also at most ``most``
-        (timed steps without their waits for a CPU), because a very long op is interrupted in every
-        step. ``timed`` and ``most`` are None if unknown.
+        Without this cost, the step takes ``timed`` (with ``only_bound``: at most ``timed``) and at
+        most ``most``, in ns; both are None if unknown.
         """
         share, steps = self._slots.share, self._slots.steps
 
@@ -375,10 +334,7 @@ class _Cost:
 
 
 def _solved(left: Callable[[float], float], timed: float, high: float) -> float:
-    """Return the cost per event, from 0 to ``high``, at which the step is nearest to ``timed``.
-
-    ``left(cost)`` is the step time that remains after this cost per event is subtracted.
-    """
+    """Return the cost per event, from 0 to ``high``, at which ``left(cost)`` is ``timed``."""
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2

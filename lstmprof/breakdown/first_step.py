@@ -64,10 +64,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Return the breakdown of ``step`` per device; a launch latency is at most ``latency_ns``.
-
-    Idle time later than ``latency_ns`` after a launch counts as queued.
-    """
+    """Return the breakdown of ``step`` per device; later idle time counts as queued."""
     waits = {
         device.number: replace(waits_of(device), latency_ns=latency_ns)
         for device in device_activities(events, step.rank)
@@ -84,10 +81,7 @@ def _joined(lane: MeanStep) -> MeanStep:
 
 
 def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
-    """Return whether ``first`` has the times of the first step in the whole profile's ``ledger``.
-
-    ``windows`` are the steps of the whole profile. Launch latency and queued time may be combined.
-    """
+    """Return whether ``first`` equals the first step in the ``ledger`` of the whole profile."""
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
     of_step = pa.Table.from_pylist(rows, ledger.schema)

@@ -54,11 +54,7 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
 
 
 def computing(events: EventTable) -> Flags:
-    """Return a mask of the ops that compute on the host.
-
-    These ops have a category; ops that only call other ops have none. If the op's rank launched
-    kernels, the mask is False: then the device computed.
-    """
+    """Return which ops compute on the host: those with a category, if no kernel was launched."""
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
 
@@ -71,11 +67,7 @@ def _launches_unseen_work(events: EventTable) -> Flags:
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return the innermost event at each time, for one thread of ``rows`` after another.
-
-    The times of each thread are moved to after those of the previous thread, so that one call of
-    ``threads.innermost`` is enough for all threads.
-    """
+    """Return the innermost event at each time, one thread of ``rows`` after the other."""
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
     start, end = events.start_ns[nested], events.end_ns[nested]
@@ -95,10 +87,7 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return which event decides what ``rank``'s host does, for each instant with an event.
-
-    ``computes`` and ``state`` have one entry per event (``computing``, ``threads.state_codes``).
-    """
+    """Return the event that decides what ``rank``'s host does at each time."""
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)
     threads = innermost_of_each(events, rows[thread[rows] >= 0], thread)
@@ -121,13 +110,13 @@ def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> 
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(merged.owner) < 3:
         return merged
-    copies = computes & events.where_name(lambda name: bool(_XLA_COPY.fullmatch(name)))
+    copies = computes & events.where_name(_XLA_COPY.fullmatch)
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
-    held = (before != NONE) & (at != NONE) & (after != NONE)
-    held &= copies[before] & events.is_kind("step")[at] & computes[after]
+    may_belong = (before != NONE) & (at != NONE) & (after != NONE)
+    may_belong &= copies[before] & events.is_kind("step")[at] & computes[after]
     middle = (merged.start_ns[1:-1] + merged.end_ns[1:-1]) // 2
     begun = np.searchsorted(np.sort(events.start_ns[runs]), middle, side="right")
     ended = np.searchsorted(np.sort(events.end_ns[runs]), middle, side="right")
     owner = merged.owner.copy()
-    owner[1:-1] = np.where(held & (begun == ended), before, at)
+    owner[1:-1] = np.where(may_belong & (begun == ended), before, at)
     return Segments(merged.start_ns, merged.end_ns, owner)

@@ -101,12 +101,7 @@ class _Sums:
         within: tuple[int, int] | None,
         waits: AllWaits,
     ) -> None:
-        """Add the time of ``events`` in the steps.
-
-        ``within`` is the (start, end) of the batch, to which the steps are clipped; None if
-        ``events`` are the whole profile. ``waits`` has the waits of each device in the whole
-        profile, by rank.
-        """
+        """Add the time of ``events`` in the steps; ``within`` is the (start, end) of the batch."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
         for rank_number, (rank, of_rank) in enumerate(self._of_rank.items()):
@@ -148,10 +143,7 @@ def _summed(intervals: Intervals, windows: int) -> Ints:
 
 
 def _labels(categories: list[str]) -> list[tuple[str, str]]:
-    """Return all possible (state, part) pairs in the order of the table's rows.
-
-    ``categories`` are the parts of busy time.
-    """
+    """Return all possible (state, part) pairs in the order of the table's rows."""
     waits = (*STATES, HOST, UNATTRIBUTED)
     tails = [TAIL + cause for cause in waits]
     idle = [*tails, UNATTRIBUTED, CALL, LATENCY, QUEUED, *STATES, HOST]

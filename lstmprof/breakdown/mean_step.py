@@ -6,7 +6,7 @@ A part that a step does not have counts as 0. ``clean_step`` computes the step w
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,10 +25,7 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Return the total ns of the (part, ns) pairs in which a device waits for its host.
-
-    Waits at the end of the step (tails) are included.
-    """
+    """Return the total ns in which a device waits for its host, tails included."""
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
@@ -38,10 +35,7 @@ def device_word(name: str) -> str:
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """Return a device (None: host) of a rank in words: ``device 0 of rank 3``, ``CPU of rank 3``.
-
-    Without a rank: ``device 0``, ``CPU``.
-    """
+    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; without a rank only the first part."""
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 
@@ -87,16 +81,13 @@ class MeanStep:
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """Return the parts of one mean step as (state, part, ns); the ns sum to its length."""
+        """Return the parts of the mean step as (state: busy or idle, part, ns), summing to it."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 
     @property
     def waits_for_host_share(self) -> float | None:
-        """Return the share of the step in which the device waits for its host, 0–1.
-
-        Return None for the host itself, and if the profile does not show why the device is idle.
-        """
+        """Return the share of waits for the host; None if unknown, and for the host."""
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
         if self.device is None or unknown:
@@ -111,18 +102,16 @@ class MeanStep:
 
 def mean_steps(ledger: pa.Table) -> list[MeanStep]:
     """Return one mean step per rank and device of ``ledger``, in this order."""
-    lanes: dict[tuple[int | None, int | None], list[dict[str, object]]] = defaultdict(list)
+    total: dict[tuple[int | None, int | None], Counter[tuple[str, str]]] = defaultdict(Counter)
+    steps: dict[tuple[int | None, int | None], set[int | None]] = defaultdict(set)
     for row in ledger.to_pylist():
-        lanes[row["rank"], row["device"]].append(row)
-    return [_mean_step(rank, device, rows) for (rank, device), rows in lanes.items()]
-
-
-def _mean_step(rank: int | None, device: int | None, rows: list[dict[str, object]]) -> MeanStep:
-    total: dict[tuple[str, str], int] = defaultdict(int)
-    for row in rows:
-        total[str(row["state"]), str(row["part"])] += int(str(row["ns"]))
-    steps = len({row["step"] for row in rows})
-    return MeanStep(rank, device, steps, sum(total.values()), in_reading_order(total))
+        lane = row["rank"], row["device"]
+        total[lane][row["state"], row["part"]] += row["ns"]
+        steps[lane].add(row["step"])
+    return [
+        MeanStep(*lane, len(steps[lane]), parts.total(), in_reading_order(parts))
+        for lane, parts in total.items()
+    ]
 
 
 #: The order of the states in tables.
@@ -132,10 +121,7 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Return ``parts`` ({(state, part): ns}) as a sorted tuple of (state, part, ns).
-
-    Busy parts come before idle parts, and the largest part of each state first.
-    """
+    """Return (state, part, ns), busy parts first and the largest part of a state first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part
@@ -145,11 +131,7 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Return each of ``totals`` divided by ``steps``, rounded to integers.
-
-    The results sum to the rounded ``sum(totals) / steps``: method of the largest remainder
-    (Hamilton).
-    """
+    """Divide ``totals`` by ``steps`` so that the integers sum to the mean (largest remainder)."""
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)
     by_remainder = sorted(range(len(totals)), key=lambda i: -(totals[i] % steps))

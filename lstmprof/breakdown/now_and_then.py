@@ -36,11 +36,7 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or takes long, in some of the steps only.
-
-    ``steps`` is the number of such steps. ``each_ns`` is the median time of the event in them, in
-    ns.
-    """
+    """An event that occurs, or is long, in ``steps`` steps only; there it takes ``each_ns``."""
 
     name: str
     steps: int
@@ -83,10 +79,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return events of ``least_ns`` or longer whose names occur in less than half of the steps.
-
-    An event inside another such event is not listed.
-    """
+    """Return long events whose names occur in few steps, without those inside others."""
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = np.unique(np.stack([names[rows], step[rows]]), axis=1)
@@ -119,10 +112,11 @@ def _long_in_some(
     rows = np.flatnonzero(slot != NONE)
     own_ns = own_time(events)[rows]
     groups = Groups(slot[rows])
-    usual_ns = _quantiles(groups, own_ns, quantile)
+    index = np.floor(quantile * (groups.sizes() - 1)).astype(np.int64)
+    usual_ns = groups.sorted(own_ns).at(index)
     long = own_ns > np.maximum(LONG * usual_ns, LEAST_RARE_SHARE * step_ns)[groups.of]
     often = groups.sizes() >= max(2, RARE_SHARE * len(windows))
-    excess_ns = groups.sums(own_ns - np.rint(usual_ns[groups.of]).astype(np.int64), long)
+    excess_ns = groups.sums(own_ns - usual_ns[groups.of], long)
     least = np.maximum(LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL * usual_ns / max(step_ns, 1.0))
     found = often & (excess_ns >= least * differ_ns) & (excess_ns > 0)
     texts, kinds = events.texts("name"), events.is_kind("step")
@@ -134,12 +128,3 @@ def _long_in_some(
         steps = len(np.unique(step[rows[some]]))
         result.append(Rare(name, steps, int(np.median(own_ns[some]))))
     return result
-
-
-def _quantiles(groups: Groups, values: Ints, quantile: float) -> np.ndarray:
-    """Return the ``quantile`` of ``values`` in each group; if between two values, the lower one."""
-    order = np.lexsort((values, groups.of))
-    sizes = groups.sizes()
-    first = np.cumsum(sizes) - sizes
-    place = first + np.floor(quantile * (sizes - 1)).astype(np.int64)
-    return np.asarray(values[order][place], dtype=np.float64) if groups.count else np.empty(0)

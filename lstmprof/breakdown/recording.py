@@ -1,16 +1,9 @@
-"""Compute the profiler's own time in each time interval of the profiled steps.
+"""Compute the profiler's own time in each time interval of the profiled steps (docs/ledger.md).
 
-Recording an event costs time before its recorded start, between start and end, and after its
-recorded end. Only the time between start and end is inside the event; the other two parts lie
-around it, for example in a gap between two ops (``Cost``). The ranges that lstmprof's capture adds
-cost more than an op, because the timed steps do not have these ranges (``Costs``).
-
-A loop of one trivial call shows the least cost of an event. In a real step an event costs more,
-because the profiler's code and data have left the caches. An event of torch.profiler took 0.7 to
-0.9 µs in such a loop, and 1.2 µs if the loop also read 256 KB. It took 1.4 to 1.9 µs of CPU time in
-the steps of torch-lstmcell-basic, and 0.7 to 1.5 µs in those of torch-lstmcell-fused (torch 2.13,
-Xeon with two CPUs, load 2 to 4, alternating with unprofiled steps). So ``clean_step`` derives the
-cost of an event from the timed steps, up to the highest cost that was measured.
+Recording an event costs time before its recorded start, inside it, and after its recorded end
+(``Cost``). A loop of one trivial call shows the least cost. In a real step an event costs more,
+because the profiler's code and data have left the caches: with torch.profiler 0.7 to 0.9 µs in the
+loop and 1.4 to 1.9 µs in the steps of torch-lstmcell-basic (torch 2.13, Xeon with two CPUs).
 """
 
 from __future__ import annotations
@@ -97,10 +90,7 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of an event in the loop that a round measured.
-
-    If run.json does not have the time before the event, the cost outside the event is halved.
-    """
+    """Return the cost of an event; if the time before it is unknown, the outside is halved."""
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)

@@ -40,10 +40,7 @@ class Table:
 
     @property
     def columns_doc(self) -> dict[str, str]:
-        """Return {column name: its unit, its meaning, and when a value is null}.
-
-        The dictionary is empty for the answer to an SQL query.
-        """
+        """Return {column: its unit, meaning and nulls}; empty for an answer of SQL."""
         return {kind.name: _documented(kind) for kind in self.kinds if kind.name in self.columns}
 
     def to_arrow(self) -> pa.Table:
@@ -51,10 +48,7 @@ class Table:
         return self.arrow
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas DataFrame.
-
-        Integer columns have the type ``Int64``, which keeps integers even if values are null.
-        """
+        """Return a pandas DataFrame; integers have ``Int64``, which allows null."""
         import pandas
 
         exact = {pa.int64(): pandas.Int64Dtype()}

@@ -16,7 +16,7 @@ from lstmprof.breakdown.attribution import Intervals
 from lstmprof.breakdown.slots import slots_of_intervals
 from lstmprof.events.annotate.calls import prepares
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import inherited
+from lstmprof.events.groups import nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
@@ -79,9 +79,8 @@ class SlotTimes:
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
         """Return the cells of gaps of length 0 that count as a time of their slot.
 
-        They count for slots whose gap is long but absent in most steps, because a disturbed host
-        makes a device wait where it does not wait in other steps. They do not count for short gaps,
-        which come before one activity in some steps and before its neighbour in others.
+        They count if the gap is long but absent in most steps: a disturbed host makes a device wait
+        where it usually does not. Short gaps only move between neighbouring activities.
         """
         present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
@@ -105,10 +104,7 @@ class SlotTimes:
 
     @property
     def work_varies(self) -> bool:
-        """Return whether the steps may do different work: they ``vary``, or have other shapes.
-
-        Only the shapes of layers and matmuls count, because other ops may get the results of both.
-        """
+        """Return whether the steps ``vary``, or layers or matmuls have other shapes."""
         if self.vary:
             return True
         codes, _ = self.events.texts("shapes")
@@ -215,17 +211,11 @@ class SlotTimes:
         found = (often >= max(STALL_STEPS, STALL_SHARE * self.steps)) & (means > SPREAD * times)
         found &= excess >= LEAST_STALL_SHARE * step_ns
         if of_input:
-            inside = self.length_ns * self._in_input()
+            around = nearest(self.events.rows_named("parent_id"), prepares(self.events))
+            inside = self.length_ns * (values_at(around, self.intervals.row) != NONE)
             found &= np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
         least = max(MOST_OF_EXCESS * excess.sum(), LEAST_STALLED * step_ns)
         return np.asarray(found & (excess[found].sum() >= least), dtype=np.bool_)
-
-    def _in_input(self) -> Flags:
-        """Return for each time interval whether the host prepares the input in it."""
-        preparing = np.where(prepares(self.events), np.arange(len(self.events)), NONE)
-        around = inherited(self.events.rows_named("parent_id"), preparing)
-        row = self.intervals.row
-        return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
 
     def new_lengths(self, times: Floats) -> Ints:
         """Return new lengths of the time intervals in whole ns, so that each cell takes ``times``.
@@ -239,11 +229,7 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return a time for each cell, so that the mean of each slot is its value in ``times``.
-
-        In a busy slot, every cell gets the mean. In an idle slot, the cells that are longer than
-        some length are cut to that length. If the cells are too short for that, they are scaled.
-        """
+        """Return a time per cell so that each slot has its mean; long waits are cut first."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
@@ -259,10 +245,7 @@ class SlotTimes:
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return the times of ``slots``: one row per slot, one column per step.
-
-        The time is infinite if the step does not have the slot.
-        """
+        """Return the times of ``slots`` (slot, step); infinite if the step lacks the slot."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]
@@ -372,10 +355,7 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return by how much (95 %) the step may be too long and too short, as natural logarithms.
-
-    The second element of the result has these two values for each label (part).
-    """
+    """Return (too long, too short) as logarithms (95 %), for the step and for each part."""
     labels = len(slots.intervals.labels)
     chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
@@ -409,10 +389,7 @@ def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
 
 
 def _pivot(values: Floats) -> _Error:
-    """Return log(high / estimate) and log(estimate / low) for the 95 % interval of ``values``.
-
-    The first of ``values`` is the estimate, the others are resamples.
-    """
+    """Return log(high / estimate) and log(estimate / low); the estimate is the first value."""
     estimate, (low, high) = float(values[0]), np.percentile(values[1:], (2.5, 97.5))
     if estimate <= 0 or low <= 0:
         return 0.0, 0.0

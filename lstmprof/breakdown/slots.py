@@ -18,7 +18,7 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from lstmprof.breakdown.attribution import Intervals
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, windows_at
 from lstmprof.events.groups import Groups, numbered
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -88,11 +88,7 @@ def slots_of_intervals(
 
 
 def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
-    """Return for each interval the slot of the next activity in its step, or ``NONE``.
-
-    ``own`` has the slot of each interval's event, and ``busy`` is True if the interval is an
-    activity.
-    """
+    """Return for each interval the slot of the next activity in its step, or ``NONE``."""
     order = np.lexsort((intervals.start_ns, intervals.window))
     window, sorted_busy = intervals.window[order], busy[order]
     positions = np.where(sorted_busy, np.arange(len(order)), len(order))
@@ -105,11 +101,7 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return (slot, step index) of each gap of length 0: an activity with no gap before it.
-
-    ``activity_slot`` has for each interval the slot of its activity, or of the activity that ends
-    the gap.
-    """
+    """Return (slot, step index) of each gap of length 0: an activity with no gap before it."""
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -141,8 +133,10 @@ def _last_child(events: EventTable, intervals: Intervals) -> Ints:
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
     """Return the slot of each event; ``NONE`` outside the steps ``windows`` (of one rank)."""
     slots = np.full(len(events), NONE, dtype=np.int64)
-    rows = events.rows_of_rank(windows[0].rank) if windows else np.empty(0, dtype=np.int64)
-    window = _window_of(events, rows, windows)
+    if not windows:
+        return slots
+    rows, window = events.rows_of_rank(windows[0].rank), slots.copy()
+    window[rows] = windows_at(events.start_ns[rows], windows)
     rows = rows[window[rows] != NONE]
     if not len(rows):
         return slots
@@ -162,26 +156,10 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
     return slots
 
 
-def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Ints:
-    """Return the index of the step in which each of ``rows`` starts; ``NONE`` outside the steps."""
-    positions = np.argsort([w.start_ns for w in windows], kind="stable")
-    starts = np.array([windows[p].start_ns for p in positions], dtype=np.int64)
-    ends = np.array([windows[p].end_ns for p in positions], dtype=np.int64)
-    result = np.full(len(events), NONE, dtype=np.int64)
-    at = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
-    inside = (at >= 0) & (events.start_ns[rows] < ends[np.maximum(at, 0)])
-    result[rows[inside]] = positions[at[inside]]
-    return result
-
-
 def _parents(
     events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
 ) -> tuple[Ints, Ints]:
-    """Return the parent of each of ``rows`` for the matching, and the index of its step.
-
-    The parent of an activity is its launch, and its step is that of the launch. Without a parent,
-    it is ``_OWN_THREAD``, ``_OTHER_THREADS`` or ``_NO_LAUNCH``.
-    """
+    """Return each row's parent (an activity's is its launch, or a code), and its step's index."""
     thread = thread_ids(events)
     of_window = np.array([NONE if w.thread is None else w.thread for w in windows], dtype=np.int64)
     around = events.rows_named("parent_id")
@@ -201,10 +179,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a code of each event's name; names that differ only in ``VARYING`` have the same code.
-
-    Step markers have ``NONE``.
-    """
+    """Return a code per name, equal apart from ``VARYING``; ``NONE`` for steps."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
@@ -242,11 +217,7 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Match the children of each slot across the steps, and number the resulting slots from 0.
-
-    Arrays have one entry per child: ``above`` is its parent's slot, ``window`` the index of its
-    step.
-    """
+    """Match the children of each slot across the steps, and number the slots from 0."""
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -279,10 +250,7 @@ def _occurrences(sequence: Ints, label: Ints) -> Ints:
 
 
 def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Ints) -> Ints:
-    """Return the parents' slots whose children are not the same sequence in every step.
-
-    ``sequence`` groups the children by parent and step; ``offset`` is the position in the group.
-    """
+    """Return the parents' slots whose children differ between the steps."""
     sizes = sequence.sizes()[sequence.of]
     by_parent = numbered(above)
     count = int(by_parent.max(initial=-1)) + 1
@@ -299,11 +267,7 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Match each sequence ``label[first:last]`` (``ends``) with the longest sequence, in place.
-
-    ``position`` gets the position of each event's partner in the longest sequence. Events without a
-    partner are numbered after its end.
-    """
+    """Set ``position`` of each event to that of its partner in the longest sequence."""
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
     if size < 2:
@@ -322,11 +286,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event without a position a free position of its label, if there is one.
-
-    ``own`` and ``reference`` are the labels of the sequence and of the longest sequence. Events
-    without a free position are numbered after the end of ``reference``.
-    """
+    """Give each event left a free position of its label, or one after all positions."""
     left = np.flatnonzero(positions == NONE).tolist()
     if not left:
         return

@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.schema import SCHEMA, schema
@@ -34,7 +33,7 @@ from lstmprof.host.scratch import temporary_folder
 from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import AGAIN, facts_table
-from lstmprof.runs.run import Run
+from lstmprof.runs.run import Run, check_file
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -225,13 +224,7 @@ class _Query:
     begun_s: float = field(default_factory=time.monotonic)
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Run ``function`` in ``thread`` and return its result; Ctrl-C interrupts it at once.
-
-        In the main thread, DuckDB would react to Ctrl-C only after the query.
-
-        Raises:
-            LstmprofError: the time limit is over.
-        """
+        """Run ``function`` in ``thread``; in the main thread Ctrl-C would come too late."""
         try:
             return self.thread.submit(function).result(self._left_s())
         except TimeoutError:
@@ -253,10 +246,7 @@ class _Query:
         return left_s
 
     def _stop(self) -> None:
-        """Interrupt the query repeatedly until its thread is free.
-
-        DuckDB ignores an interrupt that comes before the query has begun.
-        """
+        """Interrupt until the thread is free: DuckDB ignores an interrupt that comes early."""
         ended = self.thread.submit(bool)
         while not ended.done():
             with suppress(Exception):  # DuckDB raises while it reads a table from Python
@@ -264,11 +254,7 @@ class _Query:
             wait([ended], _AGAIN_S)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Make ``table`` available to the query as ``name``.
-
-        DuckDB runs Python code for this. In the main thread it would turn an exception from a
-        signal handler into its own error, so the call runs in ``thread``.
-        """
+        """Offer ``table`` as ``name``, in ``thread`` so that DuckDB hides no signal's error."""
         self.waited_for(lambda: self.database.register(name, table))
 
 
@@ -278,13 +264,7 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the words of one SELECT in lower case; the names of its tables are among them.
-
-    DuckDB's own ``get_table_names`` is not used: it binds the query, which may access the network.
-
-    Raises:
-        UsageError: ``sql`` is not a single SELECT.
-    """
+    """Return the words of one SELECT; DuckDB's ``get_table_names`` may access the network."""
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
         raise UsageError("the query must be exactly one SELECT", "tables: " + ", ".join(NAMES))
@@ -292,13 +272,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register every table with DuckDB; return the Parquet files that the query reads.
-
-    Tables that are not in ``wanted`` are empty.
-
-    Raises:
-        RunError: a file of a run is damaged or of another schema version.
-    """
+    """Register every table (empty if not wanted); return the Parquet files that are read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
@@ -309,21 +283,16 @@ def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Pa
     breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
-        parts = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
-        query.register(name, pa.concat_tables([empty, *parts]))
+        parts = [empty]
+        for run, breakdown in breakdowns if name in asked else ():
+            rows = breakdown.table(name)
+            parts.append(rows.add_column(0, _RUN, pa.array([run] * len(rows), pa.string())))
+        query.register(name, pa.concat_tables(parts))
     return paths
 
 
-def _with_run(run: str, table: pa.Table) -> pa.Table:
-    return table.add_column(0, _RUN, pa.array([run] * table.num_rows, pa.string()))
-
-
 def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
-    """Return (run, path) of the Parquet file ``name`` for each run that has it.
-
-    Raises:
-        RunError: a file is damaged or of another schema version.
-    """
+    """Return (run, path) of the Parquet file ``name`` for each run that has it."""
     files: list[tuple[str, Path | None]] = [(run.name, run.file(name)) for run in runs]
     return [(run, path.resolve()) for run, path in files if path]
 
@@ -331,15 +300,12 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of all rows in ``files``, (run, path) pairs of Parquet files.
-
-    Without files, the view is an empty table with these ``columns``.
-    """
+    """Create the view ``name`` of all rows in ``files``, pairs of run and path."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
     selects = (
-        f"SELECT {quoted(run)} AS run, * FROM ({reading(path, columns)})" for run, path in files
+        f"SELECT {_quoted(run)} AS run, * FROM ({_reading(path, columns)})" for run, path in files
     )
     import duckdb
 
@@ -352,9 +318,36 @@ def _add_files(
 
 
 def _lock(database: DuckDBPyConnection, files: Sequence[Path], spill: str) -> None:
-    paths = [name for path in files for name in (path, literally(path))]
-    database.execute(f"SET temp_directory={quoted(spill)}")
+    paths = [name for path in files for name in (path, _literally(path))]
+    database.execute(f"SET temp_directory={_quoted(spill)}")
     database.execute(f"SET memory_limit='{_MOST_BYTES}B'")
-    database.execute(f"SET allowed_paths=[{', '.join(map(quoted, paths))}]")
+    database.execute(f"SET allowed_paths=[{', '.join(map(_quoted, paths))}]")
     for setting in _LOCKED:
         database.execute(f"SET {setting}")
+
+
+def _reading(path: Path, columns: pa.Schema) -> str:
+    """Return a SELECT of ``columns`` from the Parquet file ``path``; missing columns are NULL.
+
+    Raises:
+        RunError: the file is missing, damaged, or of an unsupported schema version.
+    """
+    absent = check_file(path, columns)
+    types = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
+    selected = ", ".join(
+        f"NULL::{types.get(field.type, 'VARCHAR')} AS {field.name}"
+        if field.name in absent
+        else field.name
+        for field in columns
+    )
+    return f"SELECT {selected} FROM read_parquet({_quoted(_literally(path))})"
+
+
+def _literally(path: Path) -> str:
+    """Return ``path`` with ``*``, ``?`` and ``[`` escaped: DuckDB reads them as wildcards."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
+
+
+def _quoted(text: object) -> str:
+    """Return ``text`` as an SQL literal."""
+    return "'" + str(text).replace("'", "''") + "'"

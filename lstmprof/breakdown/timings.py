@@ -99,11 +99,7 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
 
 
 def _faults(iterations: Iterations) -> Warning | None:
-    """Return a warning if the profiler adds page faults that take much of the profiled steps.
-
-    The profiler's memory may lie where glibc would otherwise keep freed blocks, so the program gets
-    fresh memory from the kernel in each step.
-    """
+    """Return a warning if the profiler's memory makes glibc return freed blocks to the kernel."""
     info, faults = iterations.info, iterations.column("minor_faults")
     if not info.profiled_page_faults or not info.profiled_wall_ns or faults is None:
         return None
@@ -122,11 +118,10 @@ def _faults(iterations: Iterations) -> Warning | None:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return by how much steps take longer after the profile (0.5: 50 %); None if they do not.
+    """Return by how much steps take longer after the profile (0.5: 50 %), or None.
 
-    Steps count as longer if, in every round, all iterations after the profile are slower than all
-    iterations before it. At least ``LEAST_ROUNDS`` rounds are required, because in one round the
-    machine may have changed. ``pairs`` has the (before, after) times of each round.
+    In every round, all iterations after it must be slower than all before it. One round is not
+    enough, because the machine may have changed.
     """
     some = [
         (before, after)
@@ -207,11 +202,7 @@ class Iterations:
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one CPU thread did all the work.
-
-        If so, the CPU time of the process is the CPU time of this thread. It is False for the
-        user's own code, which may wait for data and have other threads.
-        """
+        """Return whether one CPU thread did all work, as in no code of a user."""
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
         return info.device == "cpu" and alone and info.source != OWN_CODE
@@ -239,10 +230,7 @@ class Iterations:
 
     @property
     def calm(self) -> bool:
-        """Return whether the threads waited for CPUs for at most ``MOST_WAITED`` of the time.
-
-        Return False if that is unknown.
-        """
+        """Return whether threads waited for CPUs for at most ``MOST_WAITED`` of the time."""
         own_ns, others_ns = self._waits_ns, self.column("others_waited_ns")
         if own_ns is None or (others_ns is None and not self._one_thread):
             return False
@@ -346,11 +334,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """Statistics of the iterations that were timed without a profiler, without warm-up.
-
-    Lengths are in ns, energies in J; docs/tables.md describes each field ("Statistics of the
-    timings"), and says when it is None.
-    """
+    """Statistics of the timed iterations (ns, J); docs/tables.md describes each field."""
 
     iterations: int
     step_ns: float

@@ -35,7 +35,7 @@ def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
     groups = [
         [
             row
-            for places in _by_implementation(breakdowns, group)
+            for places in _by_implementation(breakdowns, group).values()
             for row in _rows({place: breakdowns[place] for place in places}, slowdown)
         ]
         for group in comparable(breakdowns)
@@ -43,20 +43,19 @@ def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
     return [rows for rows in groups if rows]
 
 
-def _by_implementation(breakdowns: Sequence[Breakdown], group: Sequence[int]) -> list[list[int]]:
+def _by_implementation(
+    breakdowns: Sequence[Breakdown], group: Sequence[int]
+) -> dict[str, list[int]]:
     of: dict[str, list[int]] = {}
     for place in group:
         implementation = breakdowns[place].run.info.implementation
         if implementation:
             of.setdefault(implementation, []).append(place)
-    return list(of.values())
+    return of
 
 
 def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[OfVersion]:
-    """Return one implementation's runs sorted by version; empty if all versions are the same.
-
-    Keys are indices of breakdowns; ``slowdown`` is the step time relative to the fastest run.
-    """
+    """Return an implementation's runs sorted by version; none if all versions are the same."""
     versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
     names = dict.fromkeys(name for of in versions.values() for name in of)
     differing = [name for name in names if len({of.get(name) for of in versions.values()}) > 1]
@@ -67,19 +66,16 @@ def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) ->
         for place, of in versions.items()
     }
     order = sorted(texts, key=lambda place: (version_numbers(texts[place]), place))
+    first = slowdown.get(order[0])
     return [
         OfVersion(
             breakdowns[place],
             str(breakdowns[place].run.info.implementation),
             texts[place],
-            _ratio(slowdown.get(place), slowdown.get(order[0])),
+            step / first if (step := slowdown.get(place)) and first else None,
         )
         for place in order
     ]
-
-
-def _ratio(step: float | None, first: float | None) -> float | None:
-    return step / first if step and first else None
 
 
 def _versions(breakdown: Breakdown) -> dict[str, str]:

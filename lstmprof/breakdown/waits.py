@@ -32,10 +32,7 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """One device of one rank: its activities, and the activity to which each instant belongs.
-
-    Arrays have one entry per activity with a duration, sorted by (start, end, correlation id).
-    """
+    """A device's activities by (start, end, correlation id), and the one of each instant."""
 
     number: int
     start_ns: Ints
@@ -90,10 +87,7 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle before activities, and the longest time counted as launch latency.
-
-    They are computed from the whole profile, even if only a part of it is attributed.
-    """
+    """When a device of the whole profile was idle, and the longest time called latency."""
 
     since_ns: Ints  # when the device became idle
     until_ns: Ints  # when the next activity began
@@ -223,10 +217,7 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
 
 
 def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
-    """Return starts and ends of the times in which host events may show what a device waits for.
-
-    An interval after all events is added, so that a search always finds an interval.
-    """
+    """Return starts and ends of times in which host events may explain waits."""
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
@@ -245,10 +236,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
 
 
 def _exact_order(packed: Packed, rows: Ints) -> Ints:
-    """Return the order that sorts ``rows`` by (start, end, correlation id).
-
-    They are already sorted by start, so only rows with equal starts move.
-    """
+    """Return the order by (start, end, correlation id) of rows sorted by start."""
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])

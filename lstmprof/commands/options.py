@@ -140,6 +140,10 @@ class Stages:
             self.at(f"{self._done} of {total} {noun}")
 
 
+#: If a folder has more files of unknown formats, the terminal names only the first.
+MOST_FOREIGN_LINES = 3
+
+
 @dataclass
 class LeftOut:
     """The errors of the inputs that a command could not read and left out."""
@@ -155,9 +159,17 @@ class LeftOut:
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
-        """Print each error after ``word``, then the number of errors."""
+        """Print each error after ``word``, then the number of errors.
+
+        Many files that are no profiles share one line.
+        """
+        foreign = [fault for fault in self.faults if isinstance(fault, ForeignFileError)]
+        shared = len(foreign) > MOST_FOREIGN_LINES and word == "left out:"
         for fault in self.faults:
-            say(f"{word} {fault}")
+            if not (shared and fault in foreign):
+                say(f"{word} {fault}")
+        if shared:
+            say(f"{word} {len(foreign)} files that are no profiles, such as {foreign[0].fault}")
         defects = sum(isinstance(fault, DefectError) for fault in self.faults)
         if len(self.faults) > 1:
             ours = f", {defects} of them because of bugs in lstmprof" if defects else ""

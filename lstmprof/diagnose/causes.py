@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
-from lstmprof.breakdown.lacks.rules import RANGES_WITHOUT_OPS
+from lstmprof.breakdown.lacks import RANGES_WITHOUT_OPS
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS

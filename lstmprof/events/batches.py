@@ -30,10 +30,7 @@ BATCH_EVENTS = 2**17
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of one batch; ``rows`` has the row of each event in the whole run.
-
-    ``own`` is the range of positions in ``events`` of the events that begin in [start_ns, end_ns).
-    """
+    """The events of one batch: their rows in the run, and those that begin in it (``own``)."""
 
     events: EventTable
     rows: Ints
@@ -91,11 +88,8 @@ class Batches:
             own = own if selected is None else own[selected[first:last]]
             needed = np.concatenate([running, first_rows, *_next(devices, self._start, last)])
             rows = table.rows(own, needed)
-            events, of_own = (
-                table.table_of(rows),
-                slice(*np.searchsorted(rows, (first, last)).tolist()),
-            )
-            yield Batch(events, rows, of_own, int(self._start[first]), end_ns)
+            of_own = slice(*np.searchsorted(rows, (first, last)).tolist())
+            yield Batch(table.table_of(rows), rows, of_own, int(self._start[first]), end_ns)
             both = np.concatenate([running, own])
             running = both[self._start[both] + self._dur[both] > end_ns]
             first = last
@@ -104,10 +98,7 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return a row near ``row`` at which a batch may end.
-
-        Events that begin together stay in one batch.
-        """
+        """Return a row near ``row`` that does not begin together with the row before."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))
@@ -117,10 +108,7 @@ class Batches:
 
 
 class _Tables:
-    """Make the tables of batches, with the columns ``names``.
-
-    ``links`` has the links of all events of the run (``parent_id`` …) as row numbers, or ``NONE``.
-    """
+    """Make the tables of batches; ``links`` has those of the whole run as row numbers."""
 
     def __init__(
         self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]
@@ -129,10 +117,7 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, needed: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``needed``, and all rows that they link to.
-
-        Rows that are linked indirectly are included.
-        """
+        """Return the sorted rows of a batch: ``own``, ``needed``, and all that these link to."""
         self._inside[own] = True
         new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True
@@ -183,10 +168,7 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield for each device its next activity at or after ``row``, and those with the same start.
-
-    ``devices`` has the rows of each device's activities.
-    """
+    """Yield for each device its next activity at or after ``row``, and others with its start."""
     for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

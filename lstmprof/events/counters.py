@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import RANK, SCHEMA_VERSION, VERSION_KEY, Column, schema
-from lstmprof.events.spool import SortedFiles
+from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
@@ -100,6 +100,16 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
     return sorted_by_time(pa.Table.from_arrays(arrays, schema=READ))
 
 
+def values_table(**columns: Any) -> pa.Table:
+    """Return values sorted by time; a text stands for all rows, absent columns are null."""
+    count = len(columns["time_ns"])
+    filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
+    for name, values in columns.items():
+        if isinstance(values, str):
+            filled[name] = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [values])
+    return sorted_by_time(pa.table(filled, schema=READ))
+
+
 def sorted_by_time(columns: pa.Table) -> pa.Table:
     """Return ``columns`` sorted by time; values of the same time keep their order."""
     time = columns.column("time_ns").to_numpy()
@@ -119,10 +129,7 @@ def write_sorted(path: Path, columns: pa.Table) -> None:
 
 @dataclass(frozen=True)
 class _OfRank:
-    """The counters of one rank: a table sorted by time, or files of such tables in ``folder``.
-
-    ``shift_ns`` is to be added to all times.
-    """
+    """The counters of one rank, sorted by time; ``shift_ns`` is to be added to all times."""
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None
@@ -157,27 +164,21 @@ class _OfRank:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile: first those of one rank, then those of the next.
-
-    The values of each rank are sorted by time.
-    """
+    """The counters of a profile, one rank after the other, each sorted by time."""
 
     of_ranks: tuple[_OfRank, ...] = ()
 
     @staticmethod
     def of(tables: Sequence[pa.Table]) -> Counters:
         """Return the counters in ``tables``, results of ``table_of`` in the profile's order."""
-        held = [table for table in tables if len(table)]
-        if not held:
+        filled = [table for table in tables if len(table)]
+        if not filled:
             return NO_COUNTERS
-        return Counters((_OfRank(_joined(held)),))
+        return Counters((_OfRank(sorted_by_time(pa.concat_tables(filled).unify_dictionaries())),))
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Return the counters in files of ``folder``, which are in the order of the profile.
-
-        ``write_sorted`` has written the files.
-        """
+        """Return the counters that ``write_sorted`` wrote to ``paths`` of ``folder``."""
         read = SortedFiles(paths, "time_ns")
         return Counters((_OfRank(read, folder),)) if paths else NO_COUNTERS
 
@@ -235,32 +236,16 @@ class Counters:
 NO_COUNTERS = Counters()
 
 
-class Collected:
-    """Collects the counters of a profile while it is read: first in memory, if many in files."""
+class Collected(Chunks):
+    """Collects the counters of a profile, tables with the columns ``READ``, while it is read."""
 
     def __init__(self) -> None:
-        self._tables: list[pa.Table] = []
-        self._rows = 0
-        self._files: list[Path] = []
-        self._folder: Folder | None = None
-
-    def add(self, columns: pa.Table) -> None:
-        """Append the next values of the profile, a table with the columns ``READ``.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
-        if len(columns):
-            self._tables.append(columns)
-            self._rows += len(columns)
-        if self._rows >= BATCH_ROWS:
-            self._folder = self._folder or Folder()
-            self._spool(self._folder)
+        super().__init__()
+        self.most_rows = BATCH_ROWS, BATCH_ROWS
 
     def _spool(self, folder: Folder) -> None:
         self._files.append(folder.new("counters"))
-        write_sorted(self._files[-1], _joined(self._tables))
-        self._tables, self._rows = [], 0
+        write_sorted(self._files[-1], sorted_by_time(self._take_all()))
 
     def counters(self) -> Counters:
         """Return all counters that were added."""
@@ -269,10 +254,6 @@ class Collected:
         if self._folder:
             return Counters.in_files(self._files, self._folder)
         return Counters.of(self._tables)
-
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    return sorted_by_time(pa.concat_tables(tables).unify_dictionaries())
 
 
 class Series(NamedTuple):

@@ -31,6 +31,7 @@ FEW_EVENTS = 2**17
 #: ``_deciding`` repeats the row of the busiest thread's first op this many times, so that this
 #: thread is also the busiest one among the deciding events.
 _REPEATS = 5
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,7 @@ def event_types(events: Packed) -> EventTypes:
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks``, and the first row of each type of all other ranks.
-
-    With these first rows, threads get the same numbers as in the whole table.
-    """
+    """Return the rows of ``ranks`` and one of each other type, to keep threads' numbers."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
     return np.union1d(own, event_types(events).first)
@@ -91,36 +89,24 @@ def _event_types(events: Packed) -> EventTypes:
     launching = np.array([*map(is_kernel_launch, events.texts("name")), False])
     runtime = [*kinds, "runtime"].index("runtime")
     parts = [_types_in(events, rows, launching, runtime) for rows in events.pieces()]
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [_nothing()] * 11
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [_NO_ROWS] * 11
     keys, (count, first, begins, last, ends) = columns[:6], columns[6:]
     types = numbered(*keys)
     by_begin, by_end = np.lexsort((first, begins, types)), np.lexsort((last, -ends, types))
     heads = np.flatnonzero(np.append(True, np.diff(types[by_begin]) > 0)[: len(types)])
     some = by_begin[heads]
     counts = np.add.reduceat(count[by_begin], heads) if len(heads) else count
-    return EventTypes(
-        kind=[kinds[code] for code in keys[0][some].tolist()],
-        launches=keys[1][some] > 0,
-        rank=keys[2][some],
-        pid=keys[3][some],
-        tid=keys[4][some],
-        device=keys[5][some],
-        count=counts,
-        first=first[some],
-        last=last[by_end[heads]],
-    )
-
-
-def _nothing() -> Ints:
-    return np.empty(0, dtype=np.int64)
+    kind, launches, rank, pid, tid, device = (key[some] for key in keys)
+    names = [kinds[code] for code in kind.tolist()]
+    last = last[by_end[heads]]
+    return EventTypes(names, launches > 0, rank, pid, tid, device, counts, first[some], last)
 
 
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
     """Return 11 arrays with one entry per type of the events in ``rows``.
 
-    These are kind, whether launch, rank, pid, tid, device; the number of events; the row and the
-    start of the first event; the row and the end of the last event. ``launching`` has a flag per
-    code of ``name``; ``runtime`` is the code of this kind.
+    They are kind, whether launch, rank, pid, tid, device; number of events; row and start of the
+    first event; row and end of the last. ``launching`` has a flag per code of ``name``.
     """
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
@@ -163,10 +149,7 @@ def numbered_few(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the step windows of ``events``; ``captured``: lstmprof made the profile.
-
-    If there are many events, only those that decide the windows are unpacked.
-    """
+    """Return the step windows; of many events, only those that decide are unpacked."""
     rows = None if len(events) <= FEW_EVENTS else _deciding(events)
     table = events.table(WINDOW_COLUMNS, rows)
     if rows is not None and any(
@@ -178,18 +161,14 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Return the rows of the events that decide the step windows; some rows occur repeatedly.
+    """Return the rows of the events that decide the step windows.
 
-    These are all step markers, and the first and the last event of each type. Without markers, the
-    step is what the thread with the most ops ran (or with the most runtime calls, if there are no
-    ops); one event of this thread is repeated, so that it also has the most of the returned events.
+    These are all step markers, and the first and the last event of each type. An event of the
+    busiest thread is repeated, so that this thread is the busiest here, too.
     """
     types = event_types(events)
-    return np.sort(
-        np.concatenate(
-            [np.union1d(_steps(events), [*types.first, *types.last]), _busiest_first_rows(types)]
-        )
-    ).astype(np.int64)
+    rows = np.union1d(_steps(events), [*types.first, *types.last])
+    return np.sort(np.append(rows, _busiest_first_rows(types))).astype(np.int64)
 
 
 def _steps(events: Packed) -> Ints:
@@ -198,16 +177,12 @@ def _steps(events: Packed) -> Ints:
     parts = [
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
     ]
-    rows = np.concatenate([_nothing(), *parts])
+    rows = np.concatenate([_NO_ROWS, *parts])
     return np.asarray(rows[~events.has_value("device", rows)], dtype=np.int64)
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return for each rank the row of the first op of the thread with the most ops.
-
-    Then follow the rows of the first runtime call of the thread with the most runtime calls. Each
-    row is repeated ``_REPEATS`` times.
-    """
+    """Return the first op, and runtime call, of each rank's busiest thread, repeated."""
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

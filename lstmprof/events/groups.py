@@ -23,24 +23,18 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 Codes = NDArray[Any]
 
 
-def own_time(events: EventTable) -> Ints:
-    """Return the duration of each event minus that of its direct children, in ns.
-
-    The result is at least 0, even if a child's recorded times reach beyond its parent's.
-    """
+def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
+    """Return each event's duration without its direct children, in ns; at least 0."""
     dur = events.dur_ns
     time_ns = dur.copy()
-    parent = events.rows_named("parent_id")
+    parent = events.rows_named("parent_id") if parent is None else parent
     inner = np.flatnonzero(parent != NONE)
     np.subtract.at(time_ns, parent[inner], dur[inner])
     return np.asarray(np.maximum(time_ns, 0), dtype=np.int64)
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return for each row its value, or the value of its nearest ancestor that has one.
-
-    ``NONE`` means no value. ``parent`` has the row of each row's parent, or ``NONE``.
-    """
+    """Return each row's value, or that of its nearest ancestor which is not ``NONE``."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -50,6 +44,19 @@ def inherited(parent: Codes, values: Codes) -> Codes:
         above[open_rows] = above[above[open_rows]]
         open_rows = open_rows[(value[open_rows] == NONE) & (above[open_rows] != NONE)]
     return value
+
+
+def nearest(parent: Codes, mask: Flags) -> Ints:
+    """Return for each row itself or its nearest ancestor in the mask ``mask``, or ``NONE``."""
+    return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
+
+
+def values_at(values: Ints, rows: Ints) -> Ints:
+    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
+    known: Flags = rows != NONE
+    result = np.full(len(rows), NONE, dtype=np.int64)
+    result[known] = values[rows[known]]
+    return result
 
 
 class Forest:
@@ -79,10 +86,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return for each of ``rows`` whether none of the other rows with its code encloses it.
-
-        ``code`` has one number of 0 or more per row of the forest.
-        """
+        """Return which ``rows`` no other row with the same ``code`` encloses."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -93,10 +97,7 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row.
-
-    In each pass of the loop, the links to ancestors double in length.
-    """
+    """Return the number of ancestors of each row, with links that double in each pass."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
@@ -124,10 +125,7 @@ _SPARSE = 4
 
 
 class Groups:
-    """Groups of the positions with equal ``keys``, numbered in sorted order of the keys.
-
-    ``of`` has the group number of each position, ``first`` the first position of each group.
-    """
+    """Positions with equal ``keys``: the group of each, and the first of each group, sorted."""
 
     def __init__(self, *keys: Ints) -> None:
         self.of: Ints = numbered(*keys)
@@ -146,12 +144,53 @@ class Groups:
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum ``values`` in each group as integers; with the mask ``where``, only where it is
-        True."""
+        """Sum ``values`` in each group as integers, or only where the mask ``where`` is True."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
         return total
+
+    def sorted(self, values: Ints, where: Flags | None = None) -> SortedValues:
+        """Return ``values`` sorted in each group; with the mask ``where``, only these values."""
+        chosen = slice(None) if where is None else where
+        return SortedValues(self.of[chosen], values[chosen], self.count)
+
+
+class SortedValues:
+    """Values sorted in each of ``count`` groups; ``of`` is the number of each value's group."""
+
+    def __init__(self, of: Ints, values: Ints, count: int) -> None:
+        self.sizes = np.bincount(of, minlength=count)
+        self._first = np.cumsum(self.sizes) - self.sizes
+        span = int(values.max(initial=0)) + 1
+        if span * (count + 1) >= 2**63 or values.min(initial=0) < 0:
+            self._values = values[np.lexsort((values, of))]
+        else:  # sorting one array is faster
+            self._values = of.astype(np.int64) * span + values
+            self._values.sort()
+            self._values %= span
+
+    def at(self, index: Ints) -> Ints:
+        """Return the value with the 0-based ``index`` in each group; 0 if the group is empty."""
+        if not len(self._values):
+            return np.zeros(len(self.sizes), dtype=np.int64)
+        place = np.minimum(self._first + index, len(self._values) - 1)
+        return np.where(self.sizes > 0, self._values[place], 0).astype(np.int64)
+
+    def percentile(self, share: int) -> Ints:
+        """Return the percentile ``share`` (0–100, nearest rank) of each group; 0 if it is empty."""
+        return self.at(np.maximum(-(-self.sizes * share // 100), 1) - 1)
+
+
+def latest_ends(lane: Ints, end: Ints) -> Ints:
+    """Return for each interval the position of that of its lane which ends last so far.
+
+    ``lane`` has the lanes' numbers from 0, sorted; ``end`` the ends.
+    """
+    by_end = np.argsort(end, kind="stable")
+    rank = np.empty(len(end), dtype=np.int64)
+    rank[by_end] = np.arange(len(end))
+    return np.asarray(by_end[np.maximum.accumulate(lane * len(end) + rank) % max(len(end), 1)])
 
 
 def ratio(amounts: Ints, counts: Ints) -> pa.Array:
@@ -170,10 +209,7 @@ def where_known(values: Ints, is_known: Flags) -> pa.Array:
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """Return these columns of the first event of each group, with texts as plain strings.
-
-    ``groups`` groups the events in ``rows``.
-    """
+    """Return these columns of the first event of each group, with texts as plain strings."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -181,10 +217,7 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return for each position the number of its combination of ``keys``, in sorted order.
-
-    The first key is the most significant; ``UNKNOWN`` (null) sorts first.
-    """
+    """Return the number of each combination of ``keys``, sorted; ``UNKNOWN`` comes first."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

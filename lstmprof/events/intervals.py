@@ -17,17 +17,15 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+#: Stands for the owner of times outside of all segments, as ``table.NONE`` for a row.
+FREE = -1
 #: Bits of an int64 without its sign.
 _BITS = 63
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Disjoint time intervals, sorted by time.
-
-    ``owner`` has for each segment the number (position or row) of the interval or event that the
-    segment belongs to.
-    """
+    """Disjoint intervals sorted by time; ``owner`` is the number of an interval or event."""
 
     start_ns: Ints
     end_ns: Ints
@@ -42,6 +40,14 @@ class Segments:
             np.minimum(self.end_ns[first:last], end_ns),
             self.owner[first:last],
         )
+
+    def owner_at(self, at_ns: Ints) -> Ints:
+        """Return for each time in ``at_ns`` the owner of the segment at that time, or ``FREE``."""
+        if not len(self.start_ns):
+            return np.full(len(at_ns), FREE, dtype=np.int64)
+        index = np.searchsorted(self.start_ns, at_ns, side="right") - 1
+        inside = (index >= 0) & (at_ns < self.end_ns[index])
+        return np.where(inside, self.owner[index], FREE)
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
@@ -77,11 +83,7 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values, sorted, and for each value its position among them.
-
-    A merge sort takes a tenth of the time of ``np.unique`` here, because the callers pass values
-    that are already sorted, or nearly so.
-    """
+    """Return the sorted distinct values and each value's position, by merge sort: nearly sorted."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
@@ -91,10 +93,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return for each cell the least ``value`` of all ranges [left, right) that contain the cell.
-
-    Cells are numbered from 0 to ``cells`` − 1. A cell that no range contains gets ``none``.
-    """
+    """Return the least ``value`` of all ranges that contain each cell, or ``none``."""
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -129,10 +128,6 @@ def _joined(segments: Segments) -> Segments:
     return Segments(segments.start_ns[first], segments.end_ns[last], segments.owner[first])
 
 
-#: Owner of the segments that ``filled`` adds.
-FREE = -1
-
-
 def filled(segments: Segments) -> Segments:
     """Fill the gaps between, before and after ``segments`` with segments of owner ``FREE``."""
     everything = np.iinfo(np.int64)
@@ -148,10 +143,7 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The common time [start_ns, end_ns) of pairs of a segment and an interval.
-
-    ``segment`` and ``interval`` are the positions of the pair in the inputs of ``overlaps``.
-    """
+    """The common times of pairs of a segment and an interval, by position."""
 
     segment: Ints
     interval: Ints
@@ -160,10 +152,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return the overlap of each segment with each interval, sorted by interval and time.
-
-    The intervals [start_ns, end_ns) may overlap each other and have any order.
-    """
+    """Return the overlap of each segment with each interval, by interval and time."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
@@ -221,10 +210,7 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Return for each [from_ns, to_ns) how long the intervals [start_ns, end_ns) run inside it.
-
-    Time in which several intervals run counts several times.
-    """
+    """Return how long intervals run inside each [from_ns, to_ns), together."""
     return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
 
 
@@ -234,9 +220,6 @@ def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the sum of its distances to all earlier ``sorted_ns``.
-
-    A sum may overflow an int64; the difference of two such sums is still right (modulo 2⁶⁴).
-    """
+    """Return the sums of the distances to all earlier ``sorted_ns``, modulo 2⁶⁴."""
     count = np.searchsorted(sorted_ns, at_ns)
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

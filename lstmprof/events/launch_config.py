@@ -5,19 +5,11 @@
     {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
      "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
 
-A kernel of a collective also has its ``operation``, ``message_bytes`` (the input or the output of
-one rank, whichever is larger, as in NCCL's tests), ``group_size`` in ranks and ``process_group``
-(its name in PyTorch, and a description).
-
-The keys have this order, so that equal configurations are equal texts; unrecorded keys are left
-out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are per thread,
-``shared_bytes`` per block, including the ``dynamic_shared_bytes`` of the launch. Occupancies are
-shares of the threads that a multiprocessor can hold: ``estimated`` for this grid (Kineto),
-``theoretical`` for a grid that is large enough (TensorFlow, JAX).
-
-Some profilers write uninitialised numbers. Impossible numbers are read as unknown. If the grid or
-the block is impossible, the whole configuration is unknown; if the registers are impossible, the
-shared memory is unknown, too.
+The keys have the order of ``LaunchConfig``, so that equal configurations are equal texts;
+unrecorded keys are left out. Occupancies are shares of the threads that a multiprocessor can hold:
+``estimated`` for this grid (Kineto), ``theoretical`` for a large grid (TensorFlow, JAX).
+Some profilers write uninitialised numbers: impossible numbers are unknown. If the grid or block is
+impossible, so is the configuration; if the registers are, so is the shared memory.
 """
 
 from __future__ import annotations
@@ -88,10 +80,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return how the shared memory is divided, such as `` (0 B static + 4,096 B dynamic)``.
-
-        It is empty if that is unknown.
-        """
+        """Return the parts of the shared memory as text, or nothing if unknown."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -103,10 +92,7 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(values: Mapping[str, object]) -> str | None:
-    """Return the JSON of ``values`` (field name -> value as the profile has it).
-
-    Impossible values are left out. Return None if no value is left.
-    """
+    """Return the JSON of the possible ``values`` by field name, or None if there are none."""
     config = _believed(*(values.get(name) for name in _FIELDS))
     return None if config == _NOTHING else encoded(config)
 
@@ -117,10 +103,7 @@ def encoded(config: LaunchConfig) -> str:
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Parse ``written``, the JSON of a launch configuration from any program.
-
-    Invalid values become None; return None if no value is valid.
-    """
+    """Parse the JSON of any program; return None if no value in it is possible."""
     try:
         values = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -178,10 +161,7 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation (one of OPERATIONS) in the name of a kernel or range.
-
-    Return None if there is none.
-    """
+    """Return the collective operation (of OPERATIONS) that a name contains, or None."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
 
@@ -233,10 +213,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Return the entries of the JSON list ``text``; empty if it is no list, or nested too deeply.
-
-    A lone UTF-16 surrogate becomes U+FFFD, as in other texts of profiles.
-    """
+    """Return the JSON list ``text``; empty if it is no list, or nested too deeply."""
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:

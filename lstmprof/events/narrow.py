@@ -83,8 +83,8 @@ class Packed:
         """Return ``function(self)``; it is computed only once."""
         if function not in self._cache:
             self._cache[function] = function(self)
-        kept: _Value = self._cache[function]
-        return kept
+        value: _Value = self._cache[function]
+        return value
 
     def ints(self, name: str, rows: slice) -> Ints:
         """Return an integer column of these rows as int64, ``UNKNOWN`` for null."""
@@ -117,10 +117,7 @@ class Packed:
         return self._column(name).has_value(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return for each event the row that its link ``name`` refers to, or −1.
-
-        A link is a column with ids of events, such as ``parent_id``.
-        """
+        """Return for each event the row that the link ``name`` refers to, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
         known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -160,11 +157,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """A packed column: ``values`` has one integer per row; −1 stands for null.
+    """A packed column: integers, −1 for null; in a text column, indices into ``texts``.
 
-    In a text column, the integers are indices into ``texts``; else ``texts`` is None. If an integer
-    column has nulls and negative values, ``is_known`` shows for each row whether it is not null;
-    otherwise ``is_known`` is None.
+    ``is_known`` is needed if the column has nulls and negative values; otherwise it is None.
     """
 
     values: np.ndarray
@@ -214,11 +209,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """Convert a text column to the dictionary type ``type_``.
-
-    If ``reduced``, drop the texts that no row uses; columns of at most ``_FEW_TEXTS`` texts keep
-    all.
-    """
+    """Convert a text column to ``type_``; if ``reduced``, without texts that no row uses."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -241,10 +232,7 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 class Gathered:
-    """Collects ``columns`` of a Parquet file, part by part, in the narrowest types.
-
-    The file's statistics show these types, if all row groups have statistics.
-    """
+    """Collects columns of a Parquet file in the narrowest types that its statistics show."""
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)

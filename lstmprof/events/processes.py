@@ -79,10 +79,7 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return the ns by which each profile began after the first one.
-
-    Return None if a ``base_ns`` is missing or the processes overlap.
-    """
+    """Return when each profile began after the first (ns); None if unknown or overlapping."""
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -114,10 +111,7 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """Make the ids in ``columns`` distinct across ``tables`` by adding an offset per table.
-
-    If an id is too large for that, all ids are numbered anew first.
-    """
+    """Make the ids in ``columns`` distinct across ``tables``; number too large ids anew first."""
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
     none = -1 if links else 0
@@ -153,12 +147,9 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Make the pids of host events distinct across ``tables``.
-
-    Host events without a pid get the table's entry in ``pids``.
-    """
+    """Make pids distinct across ``tables``; host events without one get that of ``pids``."""
     taken: set[int] = set()
-    told = []
+    changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
         events = EventTable(table)
         pid, on_host = events.ints("pid", UNKNOWN), thread_ids(events) >= 0
@@ -169,8 +160,8 @@ def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) 
             pid = np.where(pid == UNKNOWN, UNKNOWN, pid + number * MOST_PID)
             there = set(np.unique(pid[pid != UNKNOWN]).tolist())
         taken |= there
-        told.append(_with(table, "pid", pa.array(pid, mask=pid == UNKNOWN)))
-    return told
+        changed.append(_with(table, "pid", pa.array(pid, mask=pid == UNKNOWN)))
+    return changed
 
 
 def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
@@ -190,10 +181,7 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the metadata of the first profile with the thread names (tid -> name) of all profiles.
-
-    A tid with different names in different profiles gets no name.
-    """
+    """Return the first metadata with the thread names of all profiles that do not disagree."""
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
     names: dict[str, set[str]] = {}

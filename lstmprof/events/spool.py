@@ -41,8 +41,7 @@ _SAMPLED = 32
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files written by ``write_columns``, with at least one row each, sorted by their column
-    ``time``."""
+    """Files by ``write_columns`` with one row or more, sorted by their column ``time``."""
 
     paths: Sequence[Path]
     time: str
@@ -60,20 +59,14 @@ class SortedFiles:
         return int((begun - ended).max())
 
     def borders(self, rows: int) -> list[int]:
-        """Return times that split the files' content into parts of about ``rows`` rows.
-
-        The first part begins at the first time; the last time is later than all rows.
-        """
+        """Return times that split all rows into parts of about ``rows`` rows."""
         every = max(1, min(_SAMPLED, rows // _SAMPLED))
         sampled = [self._times(path)[::every].astype(np.int64) for path in self.paths]
         first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // every)])
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return for each file its rows in [first_ns, end_ns).
-
-        Files that end before or begin after this time are left out.
-        """
+        """Return the rows of each file in [first_ns, end_ns), if it has any."""
         first, last = self._ends
         there = np.flatnonzero((first < end_ns) & (last >= first_ns))
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in there.tolist()]
@@ -143,15 +136,18 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
     if isinstance(events, StoredEvents) or not len(events):
         return events
     files = []
-    kept = events.select(columns).arrow
-    for first in range(0, len(kept), CHUNK_ROWS):
+    chosen = events.select(columns).arrow
+    for first in range(0, len(chosen), CHUNK_ROWS):
         files.append(folder.new("chunk"))
-        write_chunk(files[-1], kept.slice(first, CHUNK_ROWS))
+        write_chunk(files[-1], chosen.slice(first, CHUNK_ROWS))
     return Spool(folder, files).events(0, None)
 
 
 class Chunks:
     """Collects the events of a profile while it is read: first in memory, if many in files."""
+
+    #: Number of rows at which the first, and each later, rows are written to files.
+    most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -160,14 +156,14 @@ class Chunks:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Append the next events of the profile, a table of some columns.
+        """Append the next events of the profile; columns of the events table may be missing.
 
         Raises:
             LstmprofError: the disk is full.
         """
         self._tables.append(columns)
         self._rows += len(columns)
-        if self._rows >= (CHUNK_ROWS if self._folder else SPOOLED_ROWS):
+        if self._rows >= self.most_rows[self._folder is not None]:
             self._folder = self._folder or Folder()
             self._spool(self._folder)
 
@@ -193,10 +189,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Spool:
-    """Events in ``files`` that ``write_chunk`` wrote, in the order of the profile.
-
-    If a file lacks a column, the column is null for the events of this file.
-    """
+    """Events that ``write_chunk`` wrote to ``files``, in order; absent columns are null."""
 
     folder: Folder
     files: Sequence[Path]
@@ -247,10 +240,7 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """Yield the sorted events, about ``rows`` at a time, and delete files that are read.
-
-        Texts are numbers that refer to ``texts``.
-        """
+        """Yield the sorted events, about ``rows`` at a time, and delete files that are read."""
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
@@ -262,7 +252,7 @@ class Spool:
             read = [read_columns(path) for path in self.files[start : start + MERGED_CHUNKS]]
             for name in TEXT_COLUMNS:
                 columns = [part.column(name) for part in read if name in part.schema.names]
-                texts.coded(name, [_without_rows(column) for column in columns])
+                texts.coded(name, [column.slice(0, 0) for column in columns])
         return texts
 
     def _between(self, read: SortedFiles, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
@@ -277,18 +267,11 @@ def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
     return SortedFiles([path for row in rows for path in row], "start_ns")
 
 
-def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), column.dictionary)
-
-
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Concatenate the column ``name`` of the parts in the widest of their types.
-
-    Texts become numbers that refer to ``texts``.
-    """
-    held = [part.column(name).type for part in parts if name in part.schema.names]
-    is_text = pa.types.is_dictionary(held[0])
-    type_ = SCHEMA.field(name).type if is_text else max(held, key=lambda type_: type_.bit_width)
+    """Join the column ``name`` in the widest type; texts become numbers of ``texts``."""
+    types = [part.column(name).type for part in parts if name in part.schema.names]
+    is_text = pa.types.is_dictionary(types[0])
+    type_ = SCHEMA.field(name).type if is_text else max(types, key=lambda type_: type_.bit_width)
     columns = [
         part.column(name) if name in part.schema.names else pa.nulls(len(part), type_)
         for part in parts

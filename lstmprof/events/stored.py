@@ -85,10 +85,7 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_columns(path: Path) -> pa.RecordBatch:
-    """Return the columns that ``write_columns`` wrote to ``path``.
-
-    The file is mapped into memory, so that data is read when it is used.
-    """
+    """Return the columns that ``write_columns`` wrote, read when they are used."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
@@ -104,10 +101,7 @@ class Texts:
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """Replace the texts in ``columns`` by integer codes; new texts are added.
-
-        ``columns`` are parts of the column ``name``.
-        """
+        """Replace the texts in parts of the column ``name`` by codes; add new texts."""
         there = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, there.type) for column in columns]
         joined = pa.chunked_array([there, *typed]).unify_dictionaries()
@@ -218,8 +212,7 @@ class StoredEvents(EventTable):
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Return this table with the columns in ``files`` replaced; there is one file per batch, in
-        order."""
+        """Return this table with the columns in ``files`` replaced, one file per batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -227,10 +220,7 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and ``columns`` of the batch ``number``; texts are integer codes.
-
-        Columns that the files lack are left out.
-        """
+        """Return ``event_id`` and ``columns`` of a batch, if stored, with texts as codes."""
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -244,10 +234,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and ``columns`` of ``rows``; texts are integer codes.
-
-        The result is ordered by batch, and within a batch as ``rows``.
-        """
+        """Return ``rows`` like ``coded``, ordered by batch, then as given."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -266,10 +253,7 @@ class StoredEvents(EventTable):
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Convert ``coded``, rows whose texts are integer codes, to an events table in memory.
-
-        ``own_texts``: the table contains only the texts that its rows use.
-        """
+        """Convert ``coded`` to a table; ``own_texts``: only with the texts of its rows."""
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )
@@ -296,10 +280,7 @@ class StoredEvents(EventTable):
         return with_own_texts(texts, _TYPES[name], own_texts)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to the Parquet file ``path``, with one row group per batch.
-
-        Stop early if ``stop`` is set.
-        """
+        """Write one row group per batch to ``path``, until ``stop`` is set."""
         with parquet_writer(path) as file:
             for number in range(len(self.batches)):
                 if stop and stop.is_set():

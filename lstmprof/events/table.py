@@ -97,10 +97,7 @@ class EventTable:
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Return this table with the columns in ``columns`` (name -> values) replaced.
-
-        Values are in row order, and of the types that ``events_table`` takes.
-        """
+        """Return this table with the columns in ``columns`` (name -> values) replaced."""
         arrow = self._arrow
         for name, values in columns.items():
             field = SCHEMA.field(name)
@@ -110,7 +107,8 @@ class EventTable:
         replaced._cache = {
             key: value
             for key, value in self._cache.items()
-            if key[0] != "function" and columns.keys().isdisjoint(_columns_of(key))
+            if key[0] != "function"  # otherwise keys name the columns that values depend on
+            and columns.keys().isdisjoint(key[2:] if key[0] == "columns" else key[1:2])
         }
         return replaced
 
@@ -120,15 +118,11 @@ class EventTable:
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield the table in parts that fit into memory, in order of time.
-
-        Each part has at least ``columns``.
-        """
+        """Yield parts that fit into memory, in order of time, with at least ``columns``."""
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Return this table with the columns replaced that ``columns_of`` computes for each
-        part."""
+        """Return this table with the columns that ``columns_of`` computes for each part."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -151,10 +145,7 @@ class EventTable:
         return self.once(_end_ns, "start_ns", "dur_ns")
 
     def ints(self, column: str, unknown: int) -> Ints:
-        """Return an integer column with ``unknown`` in place of null.
-
-        Use the result for computing only: outputs show unknown values as null.
-        """
+        """Return an integer column with ``unknown`` in place of null, to compute with."""
         return self._once(("ints", column, unknown), lambda: self._ints(column, unknown))
 
     def _ints(self, column: str, unknown: int) -> Ints:
@@ -165,10 +156,7 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """Return a text column as (codes, values).
-
-        ``codes`` has one number per row; ``values[code]`` is the text, and the code −1 means null.
-        """
+        """Return (codes, values) of a text column; the code −1 means null."""
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
@@ -202,10 +190,7 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return for each row whether ``predicate`` is true of the text in ``column``.
-
-        It is False for null.
-        """
+        """Return for which rows ``predicate`` is true of the text; False for null."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
@@ -222,10 +207,7 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to the Parquet file ``path``.
-
-        Subclasses may stop early if ``stop`` is set.
-        """
+        """Write a Parquet file; subclasses may stop early if ``stop`` is set."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
@@ -242,10 +224,7 @@ class EventTable:
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return for each event the row that its link ``column`` refers to, or −1.
-
-        A link is a column with ids of events, such as ``parent_id``.
-        """
+        """Return the row that the link ``column`` (such as ``parent_id``) names, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
@@ -263,15 +242,14 @@ class EventTable:
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """Return this table with ``value`` cached, so that ``once(function)`` need not compute
-        it."""
+        """Return this table with ``value`` cached as that of ``once(function)``."""
         self._cache["function", function] = value
         return self
 
     def _once(self, key: tuple[Hashable, ...], value: Callable[[], _Value]) -> _Value:
         if key in self._cache:
-            kept: _Value = self._cache[key]
-            return kept
+            cached: _Value = self._cache[key]
+            return cached
         new = value()
         if isinstance(new, np.ndarray):
             new.flags.writeable = False
@@ -301,11 +279,6 @@ def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], l
     return texts.indices.fill_null(-1).to_numpy(), texts.dictionary.to_pylist()
 
 
-def _columns_of(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """Return the columns that a cached value depends on; ``key`` is its key in the cache."""
-    return key[2:] if key[0] == "columns" else key[1:2]
-
-
 def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
     ranks = events.ints("rank", UNKNOWN)
     order = np.argsort(ranks, kind="stable")
@@ -315,10 +288,7 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return an array with the row of each ``event_id``, indexed by id; −1 for missing ids.
-
-    The last entry is −1, too, so that the index −1 (null) gives −1.
-    """
+    """Return the row of each ``event_id``, by id; −1 for missing ids and at the end (null)."""
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))

@@ -63,13 +63,11 @@ def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Int
     arranges = next((rows for rows in named if rows.any()), np.zeros(len(events), dtype=np.bool_))
     by_kind = events.mapped("kind", lambda kind: _STATE_OF_KIND.get(kind, -1), -1)
     codes = np.where(arranges, STATES.index("dispatch"), by_kind)
-    of_call = events.mapped("name", _code_of_call, STATES.index("runtime"))
+    of_call = events.mapped(
+        "name", lambda name: STATES.index(runtime_state(name)), STATES.index("runtime")
+    )
     codes = np.where(events.is_kind("runtime"), of_call, codes)
     return np.where(_on_thread(events), codes, -1)
-
-
-def _code_of_call(name: str) -> int:
-    return STATES.index(runtime_state(name))
 
 
 _THREAD_COLUMNS = ("rank", "pid", "tid", "device", "kind")

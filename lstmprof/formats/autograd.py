@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
-from lstmprof.formats.foreign import consumed, trace_events
-from lstmprof.formats.kineto.event_fields import interval
+from lstmprof.formats.foreign import consumed, json_events, trace_events
+from lstmprof.formats.kineto.event_fields import left_out, timed_events
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
@@ -51,11 +50,11 @@ _WHOLE_OPS = (
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` is a list of events with the process names of this profiler."""
-    if not raw.looks_like_json:
-        return False
-    events = trace_events(raw.json)
-    places = (e.get("pid") for e in events or () if isinstance(e, dict) and e.get("ph") == "X")
-    return any(place in (_HOST, _DEVICE) for place in places if isinstance(place, str))
+    return any(event.get("ph") == "X" and _is_recorded(event) for event in json_events(raw))
+
+
+def _is_recorded(event: dict[str, Any]) -> bool:
+    return event.get("pid") in (_HOST, _DEVICE)
 
 
 def read(raw: RawFile) -> Profile:
@@ -66,10 +65,11 @@ def read(raw: RawFile) -> Profile:
     """
     dropped: Counter[str] = Counter()
     events = trace_events(raw.json) or []
-    prefixed = any(str(e.get("name")).startswith(_ATEN) for e, _ in _timed(events, Counter()))
+    timed = timed_events(events, Counter(), _is_recorded)
+    prefixed = any(str(event.get("name")).startswith(_ATEN) for event, _ in timed)
     host: list[Row] = []
     spans: list[Row] = []
-    for event, times in _timed(consumed(events), dropped):
+    for event, times in timed_events(consumed(events), dropped, _is_recorded):
         if event["pid"] == _HOST:
             host.append(_host_row(event, times, prefixed=prefixed))
         else:
@@ -80,8 +80,7 @@ def read(raw: RawFile) -> Profile:
     if not host and not device:
         raise ProfileError(raw.path, "no event names a device", "record the profile again")
     found = host + device
-    notes = [rows.NO_DATE, *([_WHOLE_OPS] if device else [])]
-    notes += [f"{n} events were left out because {why}" for why, n in dropped.items()]
+    notes = [rows.NO_DATE, *([_WHOLE_OPS] if device else []), *left_out(dropped)]
     return Profile(
         format="autograd",
         base_ns=None,
@@ -89,21 +88,6 @@ def read(raw: RawFile) -> Profile:
         accelerators=tuple(f"GPU {n}" for n in sorted({row.device or 0 for row in device})),
         notes=tuple(notes),
     )
-
-
-def _timed(
-    events: Iterable[Any], dropped: Counter[str]
-) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
-    for event in events:
-        if not isinstance(event, dict) or event.get("ph") != "X":
-            continue
-        if event.get("pid") not in (_HOST, _DEVICE):
-            continue
-        times = interval(event)
-        if isinstance(times, str):
-            dropped[times] += 1
-        else:
-            yield event, times
 
 
 def _host_row(event: dict[str, Any], times: tuple[int, int], *, prefixed: bool) -> Row:

@@ -14,7 +14,7 @@ from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
     "lstmprof reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3; XPlane;"
-    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3"
+    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3; rocprofv3's CSV of kernels"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
@@ -129,8 +129,13 @@ def consumed(events: list[Any]) -> Iterator[Any]:
         yield events.pop()
 
 
-def _dicts(document: Any) -> list[dict[str, Any]]:
-    return [event for event in trace_events(document) or () if isinstance(event, dict)]
+def _dicts(document: Any) -> Iterator[dict[str, Any]]:
+    return (event for event in trace_events(document) or () if isinstance(event, dict))
+
+
+def json_events(raw: RawFile) -> Iterator[dict[str, Any]]:
+    """Return the events of the Chrome trace in ``raw``; none if it is no such trace."""
+    return _dicts(raw.json) if raw.looks_like_json else iter(())
 
 
 def _has_keys(*keys: str) -> Callable[[Any], bool]:
@@ -144,25 +149,18 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
-def _is_cntk(document: Any) -> bool:
-    categories = {str(event.get("cat")) for event in _dicts(document) if event.get("ph") == "B"}
-    return categories == {"PERF"}
-
-
-def _is_horovod(document: Any) -> bool:
-    return {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)}
-
-
 #: (test of a parsed JSON document, what a document is that passes, what the user should do)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (
-        _is_cntk,
+        lambda document: (
+            {str(e.get("cat")) for e in _dicts(document) if e.get("ph") == "B"} == {"PERF"}
+        ),
         "is a CNTK profile, which has minibatch times but no operators",
         "use it to compare times only",
     ),
     (
-        _is_horovod,
+        lambda document: {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)},
         "is a begin/end timeline (perhaps Horovod), which lstmprof does not read",
         _RECORD,
     ),

@@ -154,9 +154,7 @@ def _foreign(raw: RawFile, fault: str) -> ForeignFileError:
 def _restricted(raw: RawFile) -> Any:
     """Return the object in the pickle ``raw`` if it consists of plain types of Python.
 
-    Raises:
-        ForeignFileError: the pickle has other objects.
-        LookupError, TypeError, AttributeError, ValueError: the pickle is damaged or truncated.
+    Raises: ForeignFileError: the pickle has other objects; ValueError and others: it is damaged.
     """
     stack: list[Any] = []
     marks: list[int] = []
@@ -271,10 +269,7 @@ def _counts(
 
 
 def _line(frames: Any) -> str:
-    """Return the innermost line of the user's code in ``frames``, as ``function (file:line)``.
-
-    If there is none, return that of a package; if there is no Python, say so.
-    """
+    """Return the innermost line of own code, else of a package, as ``function (file:line)``."""
     stack = msgspec.convert(frames, list[_Frame])
     python = [
         frame for frame in stack if frame.filename.endswith(".py") or frame.filename[:1] == "<"

@@ -25,7 +25,7 @@ from typing import Any
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.foreign import trace_events
+from lstmprof.formats.foreign import json_events
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
@@ -38,15 +38,10 @@ _STEP = "step"
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` is a Chrome trace with MXNet's operators or calls."""
-    if not raw.looks_like_json:
-        return False
-    events = trace_events(raw.json) or ()
-    return any(isinstance(event, dict) and _is_of_mxnet(event) for event in events)
-
-
-def _is_of_mxnet(event: dict[str, Any]) -> bool:
-    category = event.get("cat")
-    return category == _API or (category == _OPERATOR and event.get("ph") == "B")
+    kinds = ((event.get("cat"), event.get("ph")) for event in json_events(raw))
+    return any(
+        category == _API or (category, phase) == (_OPERATOR, "B") for category, phase in kinds
+    )
 
 
 def read(raw: RawFile) -> Profile:
@@ -55,7 +50,7 @@ def read(raw: RawFile) -> Profile:
     Raises:
         ProfileError: no operator, call or task has a begin and an end.
     """
-    events = [event for event in trace_events(raw.json) or () if isinstance(event, dict)]
+    events = list(json_events(raw))
     intervals, unpaired = _paired(events)
     if not intervals:
         raise ProfileError(

@@ -19,14 +19,15 @@ Source: onnxruntime/core/common/profiler_common.h and core/framework/sequential_
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto.event_fields import interval
+from lstmprof.formats.foreign import json_events
+from lstmprof.formats.kineto.event_fields import timed_events
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
@@ -39,20 +40,18 @@ _MOST_NS = 2000
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` is a list of events with ONNX Runtime's categories."""
-    if not raw.looks_like_json:
-        return False
-    return any(_is_node(event) or _is_step(event) for event in trace_events(raw.json) or ())
+    return any(_is_node(event) or _is_step(event) for event in json_events(raw))
 
 
-def _is_node(event: Any) -> bool:
-    if not isinstance(event, dict) or event.get("cat") != _NODE:
+def _is_node(event: dict[str, Any]) -> bool:
+    if event.get("cat") != _NODE:
         return False
     args = event.get("args")
     return isinstance(args, dict) and isinstance(args.get("op_name"), str) and "provider" in args
 
 
-def _is_step(event: Any) -> bool:
-    return isinstance(event, dict) and (event.get("cat"), event.get("name")) == (_SESSION, _STEP)
+def _is_step(event: dict[str, Any]) -> bool:
+    return (event.get("cat"), event.get("name")) == (_SESSION, _STEP)
 
 
 def read(raw: RawFile) -> Profile:
@@ -61,7 +60,7 @@ def read(raw: RawFile) -> Profile:
     Raises:
         ProfileError: no node and no ``session.run`` was recorded.
     """
-    intervals = list(_rows(trace_events(raw.json) or ()))
+    intervals = list(_rows(json_events(raw)))
     if not intervals:
         raise ProfileError(
             raw.path, "no session run was recorded", "run the session while profiling is on"
@@ -71,24 +70,23 @@ def read(raw: RawFile) -> Profile:
         format="onnxruntime",
         base_ns=None,
         events=rows.table(_nested(intervals), origin_ns),
-        notes=tuple(_notes(trace_events(raw.json) or ())),
+        notes=tuple(_notes(list(json_events(raw)))),
     )
 
 
-def _notes(events: Sequence[Any]) -> Iterator[str]:
+def _notes(events: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield rows.NO_DATE
     providers = {str(event["args"]["provider"]) for event in events if _is_node(event)}
     for provider in sorted(providers - {_ON_HOST}):
         yield f"times of {rows.clean(provider)} nodes are host times of enqueuing, not device times"
-    kernels = sum(isinstance(e, dict) and e.get("cat") == _KERNEL for e in events)
+    kernels = sum(event.get("cat") == _KERNEL for event in events)
     if kernels:
         yield f"{kernels} GPU kernels were left out: lstmprof does not read them yet"
 
 
 def _rows(events: Iterable[Any]) -> Iterator[Row]:
-    for event in events:
-        timed = interval(event) if isinstance(event, dict) and event.get("ph") == "X" else ""
-        row = None if isinstance(timed, str) else _row(event, timed)
+    for event, times in timed_events(events, Counter(), lambda event: True):
+        row = _row(event, times)
         if row is not None:
             yield row
         if row is not None and row.kind == "step":

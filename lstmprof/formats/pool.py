@@ -147,9 +147,9 @@ def _failure(error: Exception) -> bytes:
     try:
         return pickle.dumps((False, error), protocol=5)
     except Exception:  # an object in the error cannot be pickled
-        said = RuntimeError(f"{type(error).__name__}: {error}")
-        said.add_note(error.__notes__[-1])
-        return pickle.dumps((False, said), protocol=5)
+        described = RuntimeError(f"{type(error).__name__}: {error}")
+        described.add_note(error.__notes__[-1])
+        return pickle.dumps((False, described), protocol=5)
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:
@@ -199,8 +199,8 @@ def _interrupts_blocked() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)

@@ -1,14 +1,9 @@
 """Find a raw profile or the files of a tar archive, unpack it within bounds, and read it in parts.
 
-A plain file stays where it is; a large gzipped file is unpacked into a temporary file, so memory
-does not grow with the profile unless a reader asks for all of it. Tar headers are untrusted: they
-may have huge sizes, negative sizes that lead back to an earlier header, or endless nesting. If an
-archive is damaged, the files before the damage are still read; links, devices and folders are
-skipped.
-
-Profilers print JSON by hand: a comma before ``]``, ``nan`` or ``-inf`` for a bandwidth, a Windows
-path with single backslashes, a control character or an undecodable byte inside a kernel's name.
-These faults are repaired. For a truncated file the error names the byte at which the file ends.
+A plain file stays where it is; a large gzipped file is unpacked into a temporary file. Tar headers
+are untrusted: sizes may be huge or negative, and nesting endless. Profilers print JSON by hand: a
+comma before ``]``, ``nan``, a Windows path with single backslashes, an undecodable byte inside a
+kernel's name. These faults are repaired; for a truncated file the error names the byte.
 """
 
 from __future__ import annotations
@@ -45,8 +40,8 @@ FREE_OBJECT_BYTES = 2**30
 #: The objects of a JSON document may take this many times the file's size. Those of traces take 5
 #: to 10 times the size; those of a hostile ``{},{},{},…`` take 25 times.
 _MOST_GROWTH = 16
-#: (character of JSON text, bytes of memory for each occurrence), measured in traces and rounded up.
-#: The comma stands for a number after it, and the point for a float, which is kept as its text.
+#: Estimate of the memory of parsed JSON: (character, bytes per occurrence), measured in traces and
+#: rounded up. A comma counts as one number, and a point as one float, which remains text.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
@@ -85,8 +80,7 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """An unpacked raw profile: ``given`` is its content in memory, or the open file with the
-    content."""
+    """An unpacked raw profile; ``given`` is its content, or the open file with it."""
 
     path: Path | str  # for messages: the path of the file, its place in an archive, or its URL
     given: bytes | OpenFile
@@ -122,10 +116,7 @@ class RawFile:
 
     @cached_property
     def looks_like_json(self) -> bool:
-        """Return whether the first two characters, white space aside, may begin JSON.
-
-        One character is not enough: a protobuf may begin with a line break and a brace, too.
-        """
+        """Return whether the first two characters may begin JSON (not protobuf)."""
         head = self.part(0, _HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         inside = head[1:].lstrip()[:1]
         return head[:1] in (b"{", b"[") and inside in (b"", b'"', b"{", b"[", b"}", b"]")
@@ -327,11 +318,31 @@ def json_value(raw: bytes) -> Any:
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
 
 
-def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Return the position of the last comma between two JSON objects, or 0 if none is found.
+def json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object; return an empty one if ``text`` is none."""
+    try:
+        return as_object(json_value(text.encode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return {}
 
-    Only ``text`` from ``start`` to ``stop`` is searched. A comma inside a string may match, too.
-    """
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return ``value`` if it is a JSON object, or else an empty object."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return ``value`` if it is a JSON list, or else an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """Return the JSON objects in the list ``value``."""
+    return [each for each in as_list(value) if isinstance(each, dict)]
+
+
+def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
+    """Return the last comma between two JSON objects in ``text[start:stop]``, or 0."""
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
         brace = text.rfind(b"{", start, brace)
@@ -348,8 +359,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Return the invalid ``token`` as valid JSON of the same length, so that positions in errors
-    stay right."""
+    """Return the invalid ``token`` as valid JSON of equal length: errors name positions."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -386,10 +396,7 @@ _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError,
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive: ``size`` bytes from byte ``begin`` on.
-
-    ``fault`` says why the file is unreadable; None if it is readable.
-    """
+    """A file in an archive; ``fault`` says why it is unreadable, or is None."""
 
     name: str
     begin: int
@@ -399,8 +406,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """The readable list of an archive's files; ``fault`` says why later files are missing, or is
-    None."""
+    """An archive's files; ``fault`` says why later files are missing, or is None."""
 
     files: list[Member]
     fault: ProfileError | None

@@ -21,14 +21,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.errors import ProfileError, one_line
-from lstmprof.events import DeviceFacts, Profile, launch_config
-from lstmprof.events.groups import Groups
+from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import rocprofv3, rows
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
@@ -37,12 +35,14 @@ from lstmprof.formats.cuda.events import (
     CudaEvents,
     constant,
     gathered,
+    launch_configs,
+    looked_up,
     named,
     natural,
     positive,
 )
 from lstmprof.formats.cuda.names import nvtx_ranges
-from lstmprof.formats.raw_file import RawFile, json_value
+from lstmprof.formats.raw_file import RawFile, json_object
 from lstmprof.formats.rocprofv3 import COPIES
 
 #: Columns of ``rocpd_event`` that are read.
@@ -154,21 +154,13 @@ class Process:
 
 def message(extdata: str | None) -> str | None:
     """Return the text of a ROCTx range from the ``extdata`` of its event, or None."""
-    text = _object(extdata).get("message")
+    text = json_object(extdata or "").get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
 
 def _facts(extdata: str | None) -> DeviceFacts:
-    texts = _object(extdata)
+    texts = json_object(extdata or "")
     return rows.device_facts(None, None, texts.get("cu_count"), texts.get("wave_front_size"))
-
-
-def _object(text: str | None) -> Mapping[str, Any]:
-    try:
-        value = json_value((text or "{}").encode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 _TIMES = ("start", "end", "pid")
@@ -178,10 +170,7 @@ _OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads the events of ``process``; ``devices`` maps node numbers of GPUs to device numbers.
-
-    ``left_out`` counts the events that were omitted so far because they have no name or device.
-    """
+    """Reads a process's events; ``left_out`` counts those without a name or device so far."""
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process
@@ -198,12 +187,15 @@ class Events:
         extdata = self._process.extdata("region")
         for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
             self.left_out += int((read["category_id"] == UNKNOWN).sum())
-            tid = _looked_up(read["tid"], self._process.tids)
+            tid = looked_up(read["tid"], self._process.tids)
             yield self._calls({**self._launched(read), "tid": tid}, read)
             yield self._ranges({**self._timed(read), "tid": tid}, read, next(extdata, []))
 
     def _calls(self, ints: Mapping[str, Ints], read: Mapping[str, Ints]) -> Batch:
-        is_call = self._says(read["category_id"], _is_of_hip)
+        is_call = self._says(
+            read["category_id"],
+            lambda text: "HIP_" in text and "_API" in text and "COMPILER" not in text,
+        )
         name = named(read["name_id"][is_call], self._process.string)
         texts = {"kind": constant("runtime", len(name)), "name": name}
         return self._with_name_and_device(
@@ -227,15 +219,11 @@ class Events:
         has_text = np.array([text is not None for text in messages], np.bool_)
         self.left_out += int((~has_text).sum())
         texts = pa.array([text for text in messages if text is not None], pa.string())
-        kept = places[has_text]
-        return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
+        chosen = places[has_text]
+        return nvtx_ranges({name: values[chosen] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
-        """Return the name of a region if it is the text of a ROCTx range; None if it names a ROCTx
-        call.
-
-        Since 2026, a region's name is the range's text.
-        """
+        """Return a region's name if it is a range's text (since 2026), not a ROCTx call."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
@@ -250,21 +238,24 @@ class Events:
             has_stream = read["stream_id"] != UNKNOWN
             ints = {
                 **self._launched(read),
-                "device": _looked_up(read["agent_id"], self._devices),
+                "device": looked_up(read["agent_id"], self._devices),
                 "stream": natural(np.where(has_stream, read["stream_id"], read["queue_id"])),
                 "graph_node_id": positive(read["graph_node_id"]),
             }
             name = named(read["kernel_id"], self._process.kernel_names.get)
             texts = {"kind": constant("kernel", len(name)), "name": name}
             yield self._with_name_and_device(
-                Batch(ints, {**texts, "launch_config": _launch_configs(read)})
+                Batch(
+                    ints,
+                    {**texts, "launch_config": launch_configs(read, _OF_LAUNCH, _launch_config)},
+                )
             )
 
     def _copies(self) -> Iterator[Batch]:
         columns = (*_TIMES, "name_id", "dst_agent_id", "src_agent_id", "size", "stream_id")
         for read in self._process.chunks("memory_copy", *columns, "graph_node_id"):
-            target = _looked_up(read["dst_agent_id"], self._devices)
-            source = _looked_up(read["src_agent_id"], self._devices)
+            target = looked_up(read["dst_agent_id"], self._devices)
+            source = looked_up(read["src_agent_id"], self._devices)
             ints = {
                 **self._launched(read),
                 "device": np.where(target == UNKNOWN, source, target),
@@ -282,7 +273,7 @@ class Events:
         return f"Memcpy {COPIES[direction]}" if direction in COPIES else None
 
     def _timed(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
-        pid = positive(_looked_up(read["pid"], self._process.pids))
+        pid = positive(looked_up(read["pid"], self._process.pids))
         return {"start_ns": read["start"], "end_ns": read["end"], "pid": pid}
 
     def _launched(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
@@ -297,35 +288,10 @@ class Events:
         return batch.only(is_known)
 
 
-def _is_of_hip(category: str) -> bool:
-    return "HIP_" in category and "_API" in category and "COMPILER" not in category
-
-
-def _looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
-    distinct, codes = np.unique(keys, return_inverse=True)
-    return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
-
-
-def _launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """Return each kernel's launch configuration; HSA's grid, in threads, is converted to blocks."""
-    columns = [read[name] for name in _OF_LAUNCH]
-    group = Groups(*columns)
-    distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
-    texts = pa.array([_launch_config(*numbers) for numbers in distinct], pa.string())
-    return texts.dictionary_encode().take(pa.array(group.of))
-
-
 def _launch_config(*numbers: int) -> str | None:
-    grid, block, shared = numbers[:3], numbers[3:6], numbers[6]
-    has_block, has_grid = min(block) > 0, min(*grid, *block) > 0
-    sizes = zip(grid, block, strict=True)
-    return launch_config.text(
-        {
-            "grid": [-(-threads // of_block) for threads, of_block in sizes] if has_grid else None,
-            "block": list(block) if has_block else None,
-            "shared_bytes": shared if shared >= 0 else None,
-        }
-    )
+    """Return a kernel's launch configuration from the columns ``_OF_LAUNCH``."""
+    threads, block = (list(n) if min(n) > 0 else None for n in (numbers[:3], numbers[3:6]))
+    return rocprofv3.launched_with(threads, block, rows.natural(numbers[6]))
 
 
 _ROCPD_TABLES = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
@@ -397,18 +363,17 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Check that the tables have the schema that this module reads.
-
-    Raises:
-        ProfileError: the tables are rocmProfileData's, of another version of the schema, or lack
-        the columns ``start`` and ``end``.
-    """
+    """Raise ProfileError for tables of rocmProfileData or of another schema."""
     if _RPD & database.columns.keys():
         raise ProfileError(
             path, "is a rocmProfileData database, which lstmprof does not read", _JSON
         )
     for suffix in _suffixes(database):
-        version = _schema_version(database, f"rocpd_metadata{suffix}")
+        table = f"rocpd_metadata{suffix}"
+        if not {"tag", "value"} <= database.columns.get(table, frozenset()):
+            continue
+        tags, values = (database.texts(table, column) for column in ("tag", "value"))
+        version = dict(zip(tags, values, strict=True)).get("schema_version")
         if version is not None and version.split(".")[0] != _SCHEMA:
             what = f"is a rocpd database of schema {one_line(version)[:24]}"
             raise ProfileError(path, f"{what}; lstmprof reads schema {_SCHEMA}", _JSON)
@@ -418,20 +383,8 @@ def _check_tables(path: Path | str, database: Database) -> None:
             raise ProfileError(path, what, _JSON)
 
 
-def _schema_version(database: Database, table: str) -> str | None:
-    if not {"tag", "value"} <= database.columns.get(table, frozenset()):
-        return None
-    pairs = zip(database.texts(table, "tag"), database.texts(table, "value"), strict=True)
-    return dict(pairs).get("schema_version")
-
-
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Check that all processes share one clock and have different process ids.
-
-    Raises:
-        ProfileError: the processes ran on several machines, or two have the same id, as in
-        containers.
-    """
+    """Raise ProfileError if the processes ran on several machines or share an id."""
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
         what = f"has processes of {len(machines)} machines, whose clocks differ"

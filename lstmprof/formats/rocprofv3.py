@@ -18,14 +18,14 @@ authors have recorded no such profile themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile, launch_config
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.names import nvtx_range
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.raw_file import RawFile, as_list, as_object, objects
 from lstmprof.formats.rows import Row
 
 ROOT = "rocprofiler-sdk-tool"
@@ -83,14 +83,11 @@ def notes(left_out: int) -> Iterator[str]:
 
 
 class _Process:
-    """One process: its records, and the names and devices that the records refer to by number.
-
-    ``left_out`` counts the records that could not be read.
-    """
+    """One process: its records, and the names and devices to which they refer by number."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        strings = _object(given.get("strings"))
-        self._operations = [_object(kind) for kind in _list(strings.get("buffer_records"))]
+        strings = as_object(given.get("strings"))
+        self._operations = [as_object(kind) for kind in as_list(strings.get("buffer_records"))]
         self._texts = {
             rows.int64(text.get("key")): text.get("value")
             for text in _objects(strings.get("marker_api"))
@@ -99,12 +96,15 @@ class _Process:
             rows.int64(symbol.get("kernel_id")): symbol
             for symbol in _objects(given.get("kernel_symbols"))
         }
-        self._records = _object(given.get("buffer_records"))
-        self.pid = rows.positive(_object(given.get("metadata")).get("pid"))
+        self._records = as_object(given.get("buffer_records"))
+        self.pid = rows.positive(as_object(given.get("metadata")).get("pid"))
         gpus = [a for a in _objects(given.get("agents")) if a.get("type") == _GPU]
         gpus.sort(key=lambda agent: rows.natural(agent.get("node_id")) or 0)
         self._devices = {_handle(agent.get("id")): n for n, agent in enumerate(gpus)}
-        self.names = {number: _name_of(agent) for number, agent in enumerate(gpus)}
+        self.names = {
+            n: _text(agent.get("product_name")) or _text(agent.get("name")) or "AMD GPU"
+            for n, agent in enumerate(gpus)
+        }
         self.facts = {
             number: rows.device_facts(
                 None, None, agent.get("cu_count"), agent.get("wave_front_size")
@@ -133,7 +133,7 @@ class _Process:
                     self.left_out += 1
 
     def _kernel(self, record: Mapping[str, Any], start_ns: int, dur_ns: int) -> Row | None:
-        info = _object(record.get("dispatch_info"))
+        info = as_object(record.get("dispatch_info"))
         symbol = self._kernels.get(rows.int64(info.get("kernel_id")), {})
         name = _text(symbol.get("formatted_kernel_name")) or _text(symbol.get("kernel_name"))
         device = self._devices.get(_handle(info.get("agent_id")))
@@ -149,7 +149,11 @@ class _Process:
             device=device,
             stream=queue,
             correlation_id=_correlation(record),
-            launch_config=_launched_with(info),
+            launch_config=launched_with(
+                _three(info.get("grid_size")),
+                _three(info.get("workgroup_size")),
+                rows.natural(info.get("group_segment_size")),
+            ),
         )
 
     def _copy(self, record: Mapping[str, Any], start_ns: int, dur_ns: int) -> Row | None:
@@ -181,10 +185,10 @@ class _Process:
         text = _text(self._texts.get(_correlation(record)))
         if not text or self._is_unread(record):
             return None
-        said = nvtx_range(text)
+        range_ = nvtx_range(text)
         tid = rows.natural(record.get("thread_id"))
-        row = Row(said.kind, said.name, start_ns, dur_ns, self.pid, tid)
-        return row._replace(external_id=said.external_id, shapes=said.shapes)
+        row = Row(range_.kind, range_.name, start_ns, dur_ns, self.pid, tid)
+        return row._replace(external_id=range_.external_id, shapes=range_.shapes)
 
     def _kind(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         number = rows.natural(record.get("kind"))
@@ -193,7 +197,7 @@ class _Process:
 
     def _operation(self, record: Mapping[str, Any]) -> str:
         """Return the name of a record's operation; empty if the file does not name it."""
-        names = _list(self._kind(record).get("operations"))
+        names = as_list(self._kind(record).get("operations"))
         number = rows.natural(record.get("operation"))
         return _text(names[number]) if number is not None and number < len(names) else ""
 
@@ -205,18 +209,9 @@ class _Process:
         return kind.startswith("HIP_COMPILER_API")
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
+def _objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects in a list; wrap a single object in a list."""
-    listed = [value] if isinstance(value, dict) else _list(value)
-    return [each for each in listed if isinstance(each, dict)]
+    return [value] if isinstance(value, dict) else objects(value)
 
 
 def _text(value: Any) -> str:
@@ -224,7 +219,7 @@ def _text(value: Any) -> str:
 
 
 def _handle(value: Any) -> int | None:
-    return rows.natural(_object(value).get("handle"))
+    return rows.natural(as_object(value).get("handle"))
 
 
 def _stream(record: Mapping[str, Any]) -> int | None:
@@ -241,27 +236,24 @@ def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _correlation(record: Mapping[str, Any]) -> int | None:
-    return rows.positive(_object(record.get("correlation_id")).get("internal"))
+    return rows.positive(as_object(record.get("correlation_id")).get("internal"))
 
 
-def _launched_with(info: Mapping[str, Any]) -> str | None:
-    """Return a kernel's launch configuration; HSA's grid, in threads, is converted to blocks."""
-    threads, block = (_three(info.get(f"{of}_size")) for of in ("grid", "workgroup"))
-    sizes = list(zip(threads or (), block or (), strict=False))
+def launched_with(
+    threads: Sequence[int] | None, block: Sequence[int] | None, shared_bytes: int | None
+) -> str | None:
+    """Return a kernel's launch configuration; ``threads`` is HSA's grid, which counts threads."""
+    sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {
             "grid": [-(-of_grid // of_block) for of_grid, of_block in sizes] or None,
             "block": block,
-            "shared_bytes": rows.natural(info.get("group_segment_size")),
+            "shared_bytes": shared_bytes,
         }
     )
 
 
 def _three(value: Any) -> list[int] | None:
-    sizes = [rows.positive(_object(value).get(axis)) for axis in "xyz"]
+    sizes = [rows.positive(as_object(value).get(axis)) for axis in "xyz"]
     known = [size for size in sizes if size is not None]
     return known if len(known) == len(sizes) else None
-
-
-def _name_of(agent: Mapping[str, Any]) -> str:
-    return _text(agent.get("product_name")) or _text(agent.get("name")) or "AMD GPU"

@@ -60,10 +60,7 @@ def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> Event
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """Return a table with one column per field of the rows; times stay as in the file.
-
-    Columns are made one by one: the values of all fields at once take as much memory as the rows.
-    """
+    """Return a column per field, one by one to save memory; times stay as in the file."""
     return pa.table(
         {
             name: _array([row[place] for row in rows], SCHEMA.field(name).type)
@@ -87,10 +84,7 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table of these columns, with times counted from ``origin_ns``.
-
-    If the columns are in a ``Spool`` (on disk), so is the table.
-    """
+    """Return the events table, on disk like ``columns``, with times from ``origin_ns`` on."""
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
     arrays = {name: columns.column(name) for name in columns.column_names}
@@ -131,10 +125,7 @@ def positive(value: object) -> int | None:
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """Return the facts of a device; a value that is not a number becomes None.
-
-    ``major`` and ``minor`` are the parts of the compute capability.
-    """
+    """Return a device's facts; values that are no numbers become None."""
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

@@ -111,8 +111,11 @@ def path_of(word: Path | str) -> Path:
     return Path(word)
 
 
-def groups(word: Path | str) -> list[list[Source]]:
+def groups(word: Path | str, *, may_be_empty: bool = False) -> list[list[Source]]:
     """Return the files at the path or URL ``word``; possible ranks of one job are in one group.
+
+    The raw profiles inside of runs below a folder are not listed: the runs have their events.
+    ``may_be_empty``: return nothing for a folder without profiles.
 
     Raises:
         ProfileError: nothing exists there, or nothing that can be a profile.
@@ -124,7 +127,7 @@ def groups(word: Path | str) -> list[list[Source]]:
         return _groups_in_file(_local(path), _head(path))
     listed, locked = _listed(path)
     every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
-    if not every:
+    if not every and not may_be_empty:
         if locked:
             raise _permission_denied(locked[0])
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
@@ -138,17 +141,20 @@ def groups(word: Path | str) -> list[list[Source]]:
     return [*loose, *of_archives, *shut, *_too_many(_local(path), len(every))]
 
 
-def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return (files, unreadable folders) below ``folder``, both sorted.
+#: A folder with these files is a run.
+_FILES_OF_A_RUN = {"run.json", "events.parquet"}
 
-    Raises:
-        ProfileError: ``folder`` itself is unreadable.
-    """
+
+def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return (files, unreadable folders) below ``folder``, both sorted."""
     if not is_readable_folder(folder):
         raise _permission_denied(folder)
     files: list[Path] = []
     locked: list[Path] = []
     for place, folders, names in os.walk(folder):
+        if set(names) >= _FILES_OF_A_RUN and place != str(folder):
+            folders.clear()
+            continue
         inner = [Path(place, name) for name in folders if not name.startswith(".")]
         locked += [f for f in inner if not f.is_symlink() and not is_readable_folder(f)]
         paths = [Path(place, name) for name in names]
@@ -212,23 +218,14 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Return the files of an archive in groups; any other file is a group of its own.
-
-    ``head`` is the beginning of the file.
-    """
+    """Return the files of an archive in groups; any other file is a group of its own."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """Yield the files of a tar archive that may be profiles.
-
-    A file that cannot be read raises an error only when it is loaded.
-
-    Raises:
-        ProfileError: the archive is unreadable, or no member can be a profile.
-    """
+    """Yield the files of a tar archive that may be profiles; an unreadable one raises later."""
     packed = _Archive(archive)
     listed = raw_file.members(packed.raw)
     members = [m for m in listed.files if _may_be_profile(m.name.removeprefix("./"))]
@@ -246,8 +243,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the members; if the archive is unreadable, yield one source that raises when it is
-    loaded."""
+    """Yield the members, or a source that raises when it is loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -255,11 +251,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a group with one source that raises when it is loaded, if ``folder`` has too many
-    files.
-
-    Otherwise return no group.
-    """
+    """Return a group that raises when it is loaded if ``folder`` has too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -284,10 +276,7 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files of one folder whose names differ only in digits.
-
-    In the folder of a session of TensorFlow's profiler, all files of one format are a group.
-    """
+    """Group files of one folder whose names differ only in digits, or of one session."""
     jobs: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
@@ -298,18 +287,15 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups of one folder that together are all ranks of a torch.profiler job.
-
-    ``heads`` has the beginning of each file by path.
-    """
+    """Join groups of one folder that together are all ranks of a torch.profiler job."""
     parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
-        told = [(int(job[1]), int(job[2])) for job in jobs if job]
-        sizes = {size for _, size in told}
-        if len(told) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
+        numbers = [(int(job[1]), int(job[2])) for job in jobs if job]
+        sizes = {size for _, size in numbers}
+        if len(numbers) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
             found = parts.setdefault((group[0].folder, size), {})
-            found[place] = (group, [rank for rank, _ in told])
+            found[place] = (group, [rank for rank, _ in numbers])
     joined = list(groups)
     for (_, size), found in parts.items():
         if sorted(rank for _, ranks in found.values() for rank in ranks) == list(range(size)):
@@ -379,11 +365,7 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 
 
 def _check_plain(system: Any, path: str, url: str) -> None:
-    """Check that a local ``path`` is no pipe or device, which could block the reader.
-
-    Raises:
-        ProfileError: ``path`` is not a regular file.
-    """
+    """Raise ProfileError if a local ``path`` is a pipe or device, which could block."""
     if getattr(system, "local_file", False) and not Path(path).is_file():
         raise ProfileError(url, "is not a regular file", "give the profile's file")
 
@@ -462,6 +444,6 @@ def _events(chunks: Chunks) -> EventTable | None:
 
 def _shifted(events: EventTable, rank: int, shift_ns: int) -> pa.Table:
     start = pa.compute.add(events.column("start_ns"), shift_ns)
-    kept = events.select(_RAW_COLUMNS)
-    kept = kept.set_column(kept.schema.get_field_index("start_ns"), "start_ns", start)
-    return kept.append_column("rank", pa.array([rank] * len(events), pa.int64()))
+    raw = events.select(_RAW_COLUMNS)
+    raw = raw.set_column(raw.schema.get_field_index("start_ns"), "start_ns", start)
+    return raw.append_column("rank", pa.array([rank] * len(events), pa.int64()))

@@ -42,9 +42,9 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.processes import MOST_PID
 from lstmprof.formats import rows
-from lstmprof.formats.foreign import consumed, trace_events
-from lstmprof.formats.kineto.event_fields import interval
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.foreign import consumed, json_events, trace_events
+from lstmprof.formats.kineto.event_fields import left_out, timed_events
+from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
 
@@ -59,21 +59,14 @@ Lanes = dict[tuple[int | None, int | None], int]
 
 def ranges(events: Iterable[Any]) -> list[Row]:
     """Return lstmprof's steps and ranges on the worker's main thread; none in other timelines."""
-    return [
-        row
-        for event in events
-        if isinstance(event, dict) and event.get("ph") == "X" and event.get("cat") == CATEGORY
-        for row in _range(event)
-    ]
-
-
-def _range(event: Mapping[str, Any]) -> Iterator[Row]:
-    timed = interval(dict(event))
-    args = event.get("args")
-    pid = rows.natural(args.get("pid")) if isinstance(args, dict) else None
-    if not isinstance(timed, str) and pid is not None:
-        name = rows.clean(str(event.get("name", "")))
-        yield Row("step" if name == _STEP else "range", name, *timed, pid=pid, tid=pid)
+    listed = []
+    for event, timed in timed_events(events, Counter(), lambda e: e.get("cat") == CATEGORY):
+        pid = rows.natural(as_object(event.get("args")).get("pid"))
+        if pid is not None:
+            name = rows.clean(str(event.get("name", "")))
+            kind = "step" if name == _STEP else "range"
+            listed.append(Row(kind, name, *timed, pid=pid, tid=pid))
+    return listed
 
 
 def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
@@ -112,8 +105,7 @@ _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The parts of a process's name; ``lane`` is what follows the device (``stream:14``), often
-    empty."""
+    """The parts of a process's name; ``lane`` follows the device, such as ``stream:14``."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …
@@ -173,12 +165,9 @@ class _Event(NamedTuple):
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` is a Chrome trace with ``Op`` events and a ``… Compute`` process."""
-    if not raw.looks_like_json:
+    if not any(event.get("cat") == _CATEGORY for event in json_events(raw)):
         return False
-    events = trace_events(raw.json) or []
-    if not any(isinstance(e, dict) and e.get("cat") == _CATEGORY for e in events):
-        return False
-    return any(n.endswith(_COMPUTE) for n in names_of(events, "process_name").values())
+    return any(n.endswith(_COMPUTE) for n in names_of(json_events(raw), "process_name").values())
 
 
 def read(raw: RawFile) -> Profile:
@@ -237,23 +226,18 @@ def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) 
 def _ops(
     events: Iterable[Any], processes: Mapping[int | None, str], dropped: Counter[str]
 ) -> Iterator[_Event]:
-    for event in events:
-        if not isinstance(event, dict) or event.get("ph") != "X" or event.get("cat") != _CATEGORY:
-            continue
+    def is_read(event: dict[str, Any]) -> bool:
+        named = event.get("cat") == _CATEGORY and rows.int64(event.get("pid")) in processes
+        dropped["their process has no name"] += event.get("cat") == _CATEGORY and not named
+        return named
+
+    for event, timed in timed_events(events, dropped, is_read):
         pid = rows.int64(event.get("pid"))
-        process = processes.get(pid)
-        timed = interval(event)
-        if process is None:
-            dropped["their process has no name"] += 1
-        elif isinstance(timed, str):
-            dropped[timed] += 1
-        else:
-            yield _event(event, process, pid, timed)
+        yield _event(event, processes[pid], pid, timed)
 
 
 def _event(event: dict[str, Any], process: str, pid: int | None, timed: tuple[int, int]) -> _Event:
-    args = event.get("args")
-    args = args if isinstance(args, dict) else {}
+    args = as_object(event.get("args"))
     texts = {key: rows.clean(value) for key, value in args.items() if isinstance(value, str)}
     op = texts.get("op") or rows.clean(str(event.get("name", "")))
     tid = rows.int64(event.get("tid"))
@@ -308,8 +292,7 @@ def _host_row(op: _Event, device: Device | None) -> Row:
 
 
 def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[str]:
-    for why, count in dropped.items():
-        yield f"{count} events were left out because {why}"
+    yield from left_out(+dropped)
     runs = max(Counter(op.process for op in ops if op.node == _SOURCE).values(), default=0)
     if merged and runs > 1:
         yield (
@@ -332,28 +315,22 @@ def device_of(process_name: str) -> Device | None:
     return Device(match[1], match[2].upper(), int(match[3]), match[4] or "")
 
 
-def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | None], str]:
-    """Return the names in the metadata events called ``row``, by (pid, tid).
-
-    ``row`` is ``process_name``, for which tid is None, or ``thread_name``.
-    """
+def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | None], str]:
+    """Return the names in the events ``process_name`` or ``thread_name``, by (pid, tid)."""
     names: dict[tuple[int | None, int | None], str] = {}
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
             continue
-        args, pid = event.get("args"), rows.int64(event.get("pid"))
+        pid = rows.int64(event.get("pid"))
         tid = rows.int64(event.get("tid")) if row == "thread_name" else None
-        name = args.get("name") if isinstance(args, dict) else None
+        name = as_object(event.get("args")).get("name")
         if pid is not None and isinstance(name, str):
             names[pid, tid] = rows.clean(name)
     return names
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return the device number for each ``Device.key``.
-
-    It is the GPU's own number or, if two tasks have the same, its place among the sorted keys.
-    """
+    """Return each key's device number: its own, or its place if two tasks have the same."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}

@@ -28,9 +28,9 @@ from typing import Any
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto.event_fields import femtoseconds, interval
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.foreign import json_events, trace_events
+from lstmprof.formats.kineto.event_fields import femtoseconds, interval, left_out
+from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
 from lstmprof.formats.tf1_timeline import (
     Device,
@@ -86,13 +86,8 @@ class _Lines:
 
 def recognises(raw: RawFile) -> bool:
     """Return whether ``raw`` is a Chrome trace with processes of a host or of devices."""
-    if not raw.looks_like_json:
-        return False
-    events = trace_events(raw.json) or []
-    return any(
-        name.startswith(_HOST) or device_of(name) is not None
-        for name in names_of(events, "process_name").values()
-    )
+    names = names_of(json_events(raw), "process_name").values()
+    return any(name.startswith(_HOST) or device_of(name) is not None for name in names)
 
 
 def read(raw: RawFile) -> Profile:
@@ -163,10 +158,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
 def _step_stats_row(
     event: dict[str, Any], name: str, timed: tuple[int, int], device_stream: tuple[int, int | None]
 ) -> Row:
-    """Make a row for an activity of TensorFlow 2.0 or 2.1; ``device_stream`` is (device, stream).
-
-    ``name`` is ``<node>:<OpType>``, to which TensorFlow 2.1 appends ``@@<kernel>``.
-    """
+    """Make a row from TensorFlow 2.0's ``<node>:<OpType>`` or 2.1's ``…@@<kernel>``."""
     label, _, kernel = name.partition("@@")
     op_type = rows.clean(str(event.get("name", "")))
     return Row(
@@ -181,10 +173,9 @@ def _step_stats_row(
 
 def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the event's full name and its stats."""
-    args = event.get("args")
     stats = {
         key: rows.clean(value) if isinstance(value, str) else value
-        for key, value in (args.items() if isinstance(args, dict) else ())
+        for key, value in as_object(event.get("args")).items()
     }
     names = [*(stats.get(key) for key in _LONG_NAMES), rows.clean(str(event.get("name", "")))]
     name = next((name for name in names if isinstance(name, str) and name), "")
@@ -199,10 +190,7 @@ def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Return the time rounded to whole ps, as text in µs.
-
-    In the text of a long time (days), which was a float64, digits below that are wrong.
-    """
+    """Return the time in µs rounded to ps; more digits of a long float64 are wrong."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -210,11 +198,7 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the stream of a GPU's line (thread ``tid``), or None if it is derived from streams.
-
-    ``line`` is the line's name. Without a name, the line is a stream if its event has the ``stats``
-    of an activity.
-    """
+    """Return the stream of a GPU's line; without a name, by an activity's stats; or None."""
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)
@@ -222,8 +206,7 @@ def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int 
 
 
 def _notes(events: Sequence[Any], intervals: list[Row], dropped: Counter[str]) -> Iterator[str]:
-    for why, count in dropped.items():
-        yield f"{count} events were left out because {why}"
+    yield from left_out(dropped)
     if sum(isinstance(e, dict) and e.get("ph") == "X" for e in events) >= MAX_EVENTS:
         yield (
             f"the file has {MAX_EVENTS} events, the exporter's limit, so later events are missing;"

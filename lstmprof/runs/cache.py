@@ -119,11 +119,12 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
     of_word = _Opened()
     with of_word.trying(word):
         places = _runs_at(word)
-        for place in places:
+        deeper = [] if places else _runs_below(word)
+        for place in (*places, *deeper):
             with of_word.trying(place):
                 of_word.runs.append(_run_at(place, cache))
         if not places:
-            _ingest(word, cache, of_word, reading)
+            _ingest(word, cache, of_word, reading, may_be_empty=bool(deeper))
     return of_word
 
 
@@ -138,6 +139,17 @@ def _runs_at(word: Path | str) -> Sequence[Path | str]:
     return [path] if is_run(path) else run_folders_in(path)
 
 
+def _runs_below(word: Path | str) -> list[Path]:
+    """Return the folders of runs at any depth below the folder ``word``, sorted."""
+    below = []
+    for place, folders, names in os.walk(word) if not is_url(word) and str(word) else ():
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if RUN_FILE in names:
+            below.append(Path(place))
+            folders.clear()
+    return sorted(below)
+
+
 def _run_at(place: Path | str, cache: Path) -> Run:
     if isinstance(place, Path):
         return open_run(place)
@@ -147,13 +159,15 @@ def _run_at(place: Path | str, cache: Path) -> Run:
     return run.fetched(cache)
 
 
-def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -> None:
+def _ingest(
+    word: Path | str, cache: Path, of_word: _Opened, reading: Reading, *, may_be_empty: bool
+) -> None:
     """Add the runs of the raw profiles at ``word`` to ``of_word``; read those not in the cache."""
     # Imported here, because the import of the readers takes long, and runs do not need them.
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
-    groups = sources.groups(word)
+    groups = sources.groups(word, may_be_empty=may_be_empty)
     for name, group in zip(run_names(word, groups), groups, strict=True):
         readers = [__version__, str(SCHEMA_VERSION), _annotation(Path(annotate.__file__).parent)]
         key = "|".join([*(source.stamp for source in group), *readers])

@@ -15,11 +15,9 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
-from lstmprof.breakdown.check import Checked, Document, check, checked
-from lstmprof.breakdown.check.questions import QUESTIONS
-from lstmprof.breakdown.lacks import NOTE
+from lstmprof.breakdown.check import QUESTIONS, Checked, Document, check, checked
+from lstmprof.breakdown.lacks import NOTE, RULES
 from lstmprof.breakdown.lacks.advice import RECIPES
-from lstmprof.breakdown.lacks.rules import RULES
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import annotated

@@ -15,8 +15,7 @@ from lacking import lacks
 
 from lstmprof import formats
 from lstmprof.breakdown import break_down, lacking
-from lstmprof.breakdown.lacks import Lack, lacks_of
-from lstmprof.breakdown.lacks.rules import Recording, _no_gpu as no_gpu
+from lstmprof.breakdown.lacks import Lack, Recording, _no_gpu as no_gpu, lacks_of
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.errors import ProfileError

@@ -244,6 +244,27 @@ def failing(error: Exception) -> Callable[..., Profile]:
     return read_raw
 
 
+def test_runs_deeper_in_a_folder_are_read_and_not_their_raw_profiles(
+    runs: Path, tmp_path: Path, capfd: Said
+) -> None:
+    deep = tmp_path / "of-a-month" / "monday"
+    shutil.copytree(runs / "good-a", deep / "good-a")
+    shutil.copytree(runs / "good-b", deep.parent / "tuesday" / "good-b")
+    (deep / "good-a" / "profile").mkdir()
+    (deep / "good-a" / "profile" / "raw.json").write_bytes(GOOD)
+    (deep / "alone.json").write_bytes(GOOD)
+    for number in range(5):
+        (deep / f"{number}.json").write_text('{"lr": 1}')
+    assert lstmprof(["breakdown", str(deep.parent), "--table", "ops", "--format", "json"]) == 0
+    said = capfd.readouterr()
+    assert {row["run"] for row in json.loads(said.out)} == {"good-a", "good-b", "alone"}
+    (line,) = (line for line in said.err.splitlines() if line.startswith("left out: "))
+    assert "5 files" in line
+    (deep / "alone.json").unlink()
+    assert lstmprof(["breakdown", str(deep.parent), "--table", "ops", "--format", "json"]) == 0
+    assert {row["run"] for row in json.loads(capfd.readouterr().out)} == {"good-a", "good-b"}
+
+
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), OverflowError("big")])
 def test_a_defect_of_a_reader_is_told_with_its_log_and_counted(
     error: Exception, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: Said

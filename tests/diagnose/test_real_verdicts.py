@@ -12,7 +12,7 @@ import pytest
 import shared_traces
 
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
+from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose

@@ -18,7 +18,8 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines as xplane_lines, schema, wire
 from lstmprof.formats.xplane.events import PlaneTables
 from lstmprof.formats.xplane.lines import Line, LineEvents
-from lstmprof.formats.xplane.wire import OddError, Outline
+from lstmprof.formats.xplane.schema import OddError
+from lstmprof.formats.xplane.wire import Outline
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-(10**12), 10**12)

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """How to record missing data with the profiler of one format, as ends of sentences.
-
-    ``gpu`` is about GPU activities, ``host`` about host events, ``ops`` about framework ops, and
-    ``links`` about the launch calls of GPU activities.
-    """
+    """How to record GPU activities, host events, ops and launches with a profiler, as phrases."""
 
     gpu: str
     host: str

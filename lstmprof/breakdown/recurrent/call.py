@@ -18,7 +18,8 @@ from lstmprof.breakdown.recurrent.network import Network, stack
 from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.implementations import LAYER_OP
 
 _LATEST = np.iinfo(np.int64).max
 
@@ -63,10 +64,7 @@ class Spent:
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
-    """Return the times of ``count`` calls.
-
-    ``forward`` and ``backward`` are the results of ``owners``: the index of each event's call.
-    """
+    """Return the times of ``count`` calls; ``forward`` and ``backward`` are those of ``owners``."""
     devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
@@ -107,10 +105,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return for each call the time from the first start to the last end of its events, or None.
-
-    ``owner`` is the index of each event's call.
-    """
+    """Return the time from the first start to the last end of each call's events, or None."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)
@@ -147,19 +142,44 @@ class Loop:
     layer: str | None = None
 
 
-def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Join neighbouring ``loops`` of one step to networks, and yield one call per network.
+def layer_loop(
+    network: Network,
+    op: str,
+    row: int,
+    *,
+    units: int = 1,
+    backward: Sequence[int] = (),
+    next_matmul_inputs: int | None = None,
+    library: str | None = None,
+) -> Loop:
+    """Return the op ``row`` as a loop of ``units`` directions, each of which is ``network``."""
+    return Loop(
+        form=LAYER_OP,
+        op=op,
+        count=network.time_steps,
+        units=(replace(network, time_steps=None),) * units,
+        rows=np.array([row]),
+        backward=np.array(backward, dtype=np.int64),
+        time_steps_certain=network.time_steps is not None,
+        next_matmul_inputs=next_matmul_inputs,
+        library=library,
+    )
 
-    ``loops`` are in execution order. A network takes as many loops as form one stack of layers.
-    """
-    rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
+
+def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]:
+    """Return the rank and the step of an event."""
+    rank, step = (events.column(name)[row].as_py() for name in ("rank", "step"))
+    return rank, step
+
+
+def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
+    """Join ``loops`` of one step, in order, to calls: each is as many as form one stack."""
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):
             members = loops[first:last]
             if last == first + 1 or _is_stack(members):
-                at = int(members[0].rows[0])
-                yield _call(framework, members, int(rank[at]), int(step[at]))
+                yield _call(events, framework, members)
                 first = last
                 break
 
@@ -187,10 +207,7 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
 
 
 def network_of(members: Sequence[Loop]) -> Network:
-    """Return the network of ``members``, the loops of one stack of layers.
-
-    It has the number of time steps if it is certain that a repetition is one time step.
-    """
+    """Return the network of ``members``, the loops of one stack of layers."""
     units = [unit for member in members for unit in member.units]
     whole = _stacked(members)
     certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)
@@ -211,18 +228,19 @@ def network_of(members: Sequence[Loop]) -> Network:
     )
 
 
-def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call:
+def _call(events: EventTable, framework: str, members: Sequence[Loop]) -> Call:
     rows = np.concatenate([member.rows for member in members])
     backward = np.concatenate([member.backward for member in members])
     first = members[0]
+    rank, step = rank_and_step(events, int(first.rows[0]))
     return Call(
         form=first.form,
         framework=framework,
         op=first.op,
         library=first.library,
         network=network_of(members),
-        rank=None if rank == UNKNOWN else rank,
-        step=None if step == UNKNOWN else step,
+        rank=rank,
+        step=step,
         rows=tuple(rows.tolist()),
         backward=tuple(backward.tolist()),
     )

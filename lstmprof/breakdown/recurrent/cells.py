@@ -44,10 +44,7 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Divide the ops of a time step into LSTM cells: return the indices of the ops of each cell.
-
-    A cell ends with its second tanh if a matmul follows. The last cell ends with the last op.
-    """
+    """Return the indices of the ops of each LSTM cell; a cell ends with its second tanh."""
     cells: list[list[int]] = []
     cell: list[int] = []
     for index, op in enumerate(ops):
@@ -84,10 +81,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return one direction of a layer with the cell and sizes that the ops of one cell show.
-
-    ``named`` is the kind of layer that its name shows (``layer_named``), or None.
-    """
+    """Return the direction of a layer whose cell has these ops and perhaps this name."""
     tanhs = [op for op in ops if op.role == TANH]
     weights = [op.weight for op in ops if op.role == PRODUCT]
     dtype = next((op.dtype for op in ops if op.role == PRODUCT), None)
@@ -179,11 +173,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return the cells of a time step in which each cell has two matmuls, each for all gates.
-
-    Cells with one matmul per gate are not recognised here: a series of Linear layers looks the
-    same. Return an empty tuple if some matmuls form no cell.
-    """
+    """Return the cells if each has two matmuls for all gates; else an empty tuple."""
     if len(weights) % 2:
         return ()
     units = tuple(unit_of_products(weights[at : at + 2]) for at in range(0, len(weights), 2))

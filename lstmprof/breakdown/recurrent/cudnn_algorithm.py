@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from lstmprof.events import DeviceFacts
 
@@ -84,18 +85,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, or a MIG slice of a GPU; ``sm`` is 80 for compute capability 8.0.
-
-    ``multiprocessors`` is the number that the profile records; for a MIG slice, that of the slice.
-    """
+    """A GPU or MIG slice; ``sm`` is 80 for compute capability 8.0."""
 
     sm: int | None = None
     multiprocessors: int | None = None
-
-    @property
-    def major(self) -> int | None:
-        """Return the major compute capability."""
-        return None if self.sm is None else self.sm // 10
 
 
 def gpu_of(facts: DeviceFacts | None) -> Gpu:
@@ -147,7 +140,7 @@ class Choice:
 def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
     """Return the algorithm that the framework requests for the forward or the backward pass."""
     if layer.framework == "torch":
-        return _by_torch(_Call(layer, gpu, forward))
+        return _by_torch(layer, gpu, forward)
     if layer.framework == "tensorflow":
         return _by_tensorflow(layer.op)
     if layer.framework == "jax":
@@ -158,235 +151,192 @@ def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 
 @dataclass(frozen=True)
-class _Call:
-    layer: Layer
-    gpu: Gpu
-    forward: bool
-
-    @property
-    def small_hidden(self) -> int | None:
-        limits = SMALL_HIDDEN.get(self.layer.mode or "")
-        return None if limits is None else limits[0 if self.forward else 1]
-
-
-@dataclass(frozen=True)
 class _Condition:
-    """A condition under which a framework requests an algorithm.
+    """A condition for an algorithm: ``holds`` of the values of ``facts``; unknown if one is None.
 
-    ``holds(call)`` is None if the layer or GPU field ``fact`` is unknown. ``need(call)`` says what
-    to change if the condition is not met.
+    ``need`` says what to change; names of facts in braces stand for the layer's values.
     """
 
     name: str
-    fact: str
-    holds: Callable[[_Call], bool | None]
-    need: Callable[[_Call], str]
+    facts: tuple[str, ...]
+    holds: Callable[..., bool]
+    need: str
 
 
-def _at_most(value: int | None, limit: int | None) -> bool | None:
-    return None if value is None or limit is None else value <= limit
-
-
-def _divides(factor: int, value: int | None) -> bool | None:
-    return None if value is None else value % factor == 0
-
-
-def _is_not(value: object | None, *others: object) -> bool | None:
-    return None if value is None else value not in others
-
-
-def _is(value: object | None, other: object) -> bool | None:
-    return None if value is None else value == other
-
-
+_CAPABILITY = ("compute capability",)
 _COMMON = (
     _Condition(
         "no projection",
-        "projection",
-        lambda c: _is(c.layer.projection, 0),
-        lambda c: f"omit the projection (this layer projects to {c.layer.projection} units)",
+        ("projection",),
+        lambda width: width == 0,
+        "omit the projection (this layer projects to {projection} units)",
     ),
     _Condition(
         "not packed",
-        "packed",
-        lambda c: None if c.layer.packed is None else not c.layer.packed,
-        lambda c: "use sequences of one length (these are packed)",
+        ("packed",),
+        lambda packed: not packed,
+        "use sequences of one length (these are packed)",
     ),
 )
 _SMALL = (
     _Condition(
         "not double",
-        "dtype",
-        lambda c: _is_not(c.layer.dtype, FLOAT64),
-        lambda c: "use an element type other than float64",
+        ("dtype",),
+        lambda dtype: dtype != FLOAT64,
+        "use an element type other than float64",
     ),
     _Condition(
         "compute capability 6.0",
-        "compute capability",
-        lambda c: None if c.gpu.major is None else c.gpu.major >= 6,
-        lambda c: f"use a GPU of compute capability 6.0 or later ({_capability(c)})",
+        _CAPABILITY,
+        lambda sm: sm >= 60,
+        "use a GPU of compute capability 6.0 or later (this GPU has {capability})",
     ),
     _Condition(
         "few hidden units",
-        "hidden",
-        lambda c: _at_most(c.layer.hidden, c.small_hidden),
-        lambda c: (
-            f"use at most {c.small_hidden} hidden units {_pass(c)} (this layer has "
-            f"{c.layer.hidden:,})"
-        ),
+        ("hidden", "small hidden"),
+        lambda hidden, most: hidden <= most,
+        "use at most {small hidden} hidden units for the {pass} pass (this layer has {hidden:,})",
     ),
 )
 _LARGE = (
     _Condition(
         "float16",
-        "dtype",
-        lambda c: _is(c.layer.dtype, FLOAT16),
-        lambda c: f"use float16 (this layer uses {c.layer.dtype})",
+        ("dtype",),
+        lambda dtype: dtype == FLOAT16,
+        "use float16 (this layer uses {dtype})",
     ),
     _Condition(
         "one layer",
-        "layers",
-        lambda c: _is(c.layer.layers, 1),
-        lambda c: f"use one layer per call (this call has {c.layer.layers})",
+        ("layers",),
+        lambda layers: layers == 1,
+        "use one layer per call (this call has {layers})",
     ),
     _Condition(
         "hidden at most 1024",
-        "hidden",
-        lambda c: _at_most(c.layer.hidden, MOST_HIDDEN),
-        lambda c: f"use at most {MOST_HIDDEN:,} hidden units (this layer has {c.layer.hidden:,})",
+        ("hidden",),
+        lambda hidden: hidden <= MOST_HIDDEN,
+        f"use at most {MOST_HIDDEN:,} hidden units (this layer has {{hidden:,}})",
     ),
     _Condition(
         "one direction",
-        "directions",
-        lambda c: _is(c.layer.directions, 1),
-        lambda c: "use one direction (this layer is bidirectional)",
+        ("directions",),
+        lambda directions: directions == 1,
+        "use one direction (this layer is bidirectional)",
     ),
     _Condition(
         "hidden a multiple of 128",
-        "hidden",
-        lambda c: _divides(TILE, c.layer.hidden),
-        lambda c: f"use a multiple of {TILE} hidden units (this layer has {c.layer.hidden:,})",
+        ("hidden",),
+        lambda hidden: hidden % TILE == 0,
+        f"use a multiple of {TILE} hidden units (this layer has {{hidden:,}})",
     ),
     _Condition(
         "inputs a multiple of 128",
-        "inputs",
-        lambda c: _divides(TILE, c.layer.inputs),
-        lambda c: f"use a multiple of {TILE} inputs (this layer has {c.layer.inputs:,})",
+        ("inputs",),
+        lambda inputs: inputs % TILE == 0,
+        f"use a multiple of {TILE} inputs (this layer has {{inputs:,}})",
     ),
     _Condition(
         "compute capability 7.0",
-        "compute capability",
-        lambda c: None if c.gpu.major is None else c.gpu.major >= 7,
-        lambda c: f"use a GPU of compute capability 7.0 or later ({_capability(c)})",
+        _CAPABILITY,
+        lambda sm: sm >= 70,
+        "use a GPU of compute capability 7.0 or later (this GPU has {capability})",
     ),
 )
 _VOLTA = (
     _Condition(
         "not Turing",
-        "compute capability",
-        lambda c: _is_not(c.gpu.sm, 75),
-        lambda c: f"use a GPU of another compute capability than 7.5 ({_capability(c)})",
+        _CAPABILITY,
+        lambda sm: sm != 75,
+        "use a GPU of another compute capability than 7.5 (this GPU has {capability})",
     ),
     _Condition(
         "batch 8 or a multiple of 16",
-        "batch",
-        lambda c: _fits_volta(c.layer.batch),
-        lambda c: (
-            "use a batch size of 8, or a multiple of 16 except 80 and 112 (this batch size is "
-            f"{c.layer.batch:,})"
-        ),
+        ("batch",),
+        lambda batch: batch == 8 or (batch % 16 == 0 and batch not in _VOLTA_SLOW),
+        "use a batch size of 8, or a multiple of 16 except 80 and 112 (this batch size is "
+        "{batch:,})",
     ),
     _Condition(
         "enough time steps",
-        "time steps",
-        lambda c: _is_long(c.layer.time_steps, c.layer.batch),
-        lambda c: _length_needed(c.layer),
+        ("time steps", "batch"),
+        lambda steps, batch: any(steps >= least and batch <= n for least, n in _VOLTA_STEPS),
+        "{length needed}",
     ),
 )
 _AMPERE = (
     _Condition(
         "98 multiprocessors",
-        "multiprocessors",
-        lambda c: (
-            None
-            if c.gpu.multiprocessors is None
-            else c.gpu.multiprocessors >= FEWEST_MULTIPROCESSORS
-        ),
-        lambda c: (
-            f"use a GPU with {FEWEST_MULTIPROCESSORS} multiprocessors or more (this GPU or MIG "
-            f"slice has {c.gpu.multiprocessors})"
-        ),
+        ("multiprocessors",),
+        lambda multiprocessors: multiprocessors >= FEWEST_MULTIPROCESSORS,
+        f"use a GPU with {FEWEST_MULTIPROCESSORS} multiprocessors or more (this GPU or MIG slice "
+        "has {multiprocessors})",
     ),
     _Condition(
         "not compute capability x.6",
-        "compute capability",
-        lambda c: None if c.gpu.sm is None else c.gpu.sm % 10 != 6,
-        lambda c: f"use a GPU of another compute capability than 8.6 ({_capability(c)})",
+        _CAPABILITY,
+        lambda sm: sm % 10 != 6,
+        "use a GPU of another compute capability than 8.6 (this GPU has {capability})",
     ),
-    _Condition(
-        "not GRU",
-        "mode",
-        lambda c: _is_not(c.layer.mode, GRU),
-        lambda c: "use an LSTM (this layer is a GRU)",
-    ),
+    _Condition("not GRU", ("mode",), lambda mode: mode != GRU, "use an LSTM (this layer is a GRU)"),
     _Condition(
         "batch a multiple of 8",
-        "batch",
-        lambda c: _divides(8, c.layer.batch),
-        lambda c: f"use a batch size that is a multiple of 8 (not {c.layer.batch:,})",
+        ("batch",),
+        lambda batch: batch % 8 == 0,
+        "use a batch size that is a multiple of 8 (not {batch:,})",
     ),
     _Condition(
         "batch at most 128",
-        "batch",
-        lambda c: _at_most(c.layer.batch, MOST_BATCH),
-        lambda c: f"use a batch size of at most {MOST_BATCH} (not {c.layer.batch:,})",
+        ("batch",),
+        lambda batch: batch <= MOST_BATCH,
+        f"use a batch size of at most {MOST_BATCH} (not {{batch:,}})",
     ),
     _Condition(
         "plain cells small",
-        "hidden",
-        lambda c: _plain_is_small(c.layer),
-        lambda c: (
-            f"use a batch size under {_PLAIN_BATCH}, or fewer than {_PLAIN_HIDDEN} hidden units "
-            f"(this layer has batch size {c.layer.batch:,}, {c.layer.hidden:,} hidden units)"
+        ("hidden", "batch", "mode"),
+        lambda hidden, batch, mode: (
+            mode in (LSTM, GRU) or batch < _PLAIN_BATCH or hidden < _PLAIN_HIDDEN
         ),
+        f"use a batch size under {_PLAIN_BATCH}, or fewer than {_PLAIN_HIDDEN} hidden units (this "
+        "layer has batch size {batch:,}, {hidden:,} hidden units)",
     ),
 )
 
 
-def _by_torch(call: _Call) -> Choice:
+def _by_torch(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
     refusals = []
-    for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *_conditions_of_gpu(call.gpu)))):
-        asked = [(one, one.holds(call)) for one in (*_COMMON, *conditions)]
-        failed = [one for one, holds in asked if holds is False]
-        unknown = next((one for one, holds in asked if holds is None), None)
+    facts = _facts(layer, gpu, forward)
+    major = (gpu.sm or 0) // 10
+    further = _AMPERE if major > 7 else _VOLTA if major == 7 else ()
+    for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *further))):
+        failed, unknown = [], []
+        for one in (*_COMMON, *conditions):
+            values = [facts[fact] for fact in one.facts]
+            if None in values:
+                unknown.append(one)
+            elif not one.holds(*values):
+                failed.append(one)
         if failed:
-            needs = tuple(one.need(call) for one in failed)
+            needs = tuple(one.need.format(**facts) for one in failed)
             refusals.append(Refusal(name, failed[0].name, needs))
-        elif unknown is not None:
-            return Choice(None, tuple(refusals), unknown.fact, PYTORCH)
+        elif unknown:
+            return Choice(None, tuple(refusals), unknown[0].facts[0], PYTORCH)
         else:
             return Choice(name, tuple(refusals), None, PYTORCH)
     return Choice(STANDARD, tuple(refusals), None, PYTORCH)
 
 
-def _conditions_of_gpu(gpu: Gpu) -> tuple[_Condition, ...]:
-    """Return further conditions for the static kernel on this GPU; none below compute capability 7.
-
-    There are none either if the compute capability is unknown.
-    """
-    if gpu.major is None or gpu.major < 7:
-        return ()
-    return _VOLTA if gpu.major == 7 else _AMPERE
-
-
-def _fits_volta(batch: int | None) -> bool | None:
-    return None if batch is None else batch == 8 or (batch % 16 == 0 and batch not in _VOLTA_SLOW)
-
-
-def _is_long(time_steps: int | None, batch: int | None) -> bool | None:
-    if time_steps is None or batch is None:
-        return None
-    return any(time_steps >= least and batch <= most for least, most in _VOLTA_STEPS)
+def _facts(layer: Layer, gpu: Gpu, forward: bool) -> dict[str, Any]:
+    """Return what PyTorch's conditions depend on, by name; None if unknown."""
+    small_hidden = SMALL_HIDDEN.get(layer.mode or "")
+    return {
+        **{name.replace("_", " "): value for name, value in vars(layer).items()},
+        "compute capability": gpu.sm,
+        "capability": f"{(gpu.sm or 0) // 10}.{(gpu.sm or 0) % 10}",
+        "multiprocessors": gpu.multiprocessors,
+        "small hidden": small_hidden and small_hidden[0 if forward else 1],
+        "pass": "forward" if forward else "backward",
+        "length needed": _length_needed(layer),
+    }
 
 
 def _length_needed(layer: Layer) -> str:
@@ -397,22 +347,6 @@ def _length_needed(layer: Layer) -> str:
     return (
         f"use {least} time steps or more for batch size {batch} (this layer has {layer.time_steps})"
     )
-
-
-def _plain_is_small(layer: Layer) -> bool | None:
-    if layer.mode in (LSTM, GRU):
-        return True
-    if layer.mode is None or layer.batch is None or layer.hidden is None:
-        return None
-    return layer.batch < _PLAIN_BATCH or layer.hidden < _PLAIN_HIDDEN
-
-
-def _capability(call: _Call) -> str:
-    return f"this GPU has {(call.gpu.sm or 0) // 10}.{(call.gpu.sm or 0) % 10}"
-
-
-def _pass(call: _Call) -> str:
-    return "for the forward pass" if call.forward else "for the backward pass"
 
 
 def _by_tensorflow(op: str | None) -> Choice:
@@ -456,11 +390,7 @@ def algorithms_of_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
 
 
 def differs(choice: Choice, possible: tuple[str, ...]) -> bool | None:
-    """Return whether the kernels that ran cannot belong to the requested algorithm.
-
-    ``possible`` is the result of ``algorithms_of_kernels``. Return None if the requested algorithm
-    or that of the kernels is unknown.
-    """
+    """Return whether none of the algorithms ``possible`` is the requested one, or None."""
     if choice.algorithm is None or not possible:
         return None
     return choice.algorithm not in possible

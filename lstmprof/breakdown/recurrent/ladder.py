@@ -77,11 +77,7 @@ class Work:
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return {optimization: whether the layer has it}, without optimizations that cannot apply.
-
-        Two streams apply only if there are two matmuls per cell, the wavefront only to several
-        layers.
-        """
+        """Return {optimization that can apply: whether the layer has it}."""
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
         if each > _ONE:
@@ -109,11 +105,7 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return how far a forward pass is optimized.
-
-    Return None if the number of cells is unknown, or if no matmul or no elementwise work is
-    recorded. ``floor_ns`` is the lower bound of the pass's time (the function ``floor_ns``).
-    """
+    """Return how far a forward pass is optimized; None if too little is recorded."""
     if work.persistent:
         return Standing(PERSISTENT, None, None)
     if not work.cells or not work.products or not work.pointwise:
@@ -142,11 +134,11 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the lower bound of the time: time steps × (matmul of the state + elementwise work).
+    """Return the least time: time steps × (recurrent matmul + elementwise work), or None.
 
-    It assumes the measured peak rates, directions that run in parallel, layers that run one time
-    step apart, and weights that are read once. ``backward`` adds the backward pass. Return None if
-    a size or rate is unknown.
+    It assumes the measured peak rates, directions that run in parallel, layers of which each runs
+    one time step behind the layer below, and weights that are read once. ``backward`` adds the
+    backward pass.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")

@@ -117,10 +117,7 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions (1 or 2); None if the widths fit neither, or fit both.
-
-    ``widths`` are the input widths of the units, ``output`` is the output width of each unit.
-    """
+    """Return the number of directions; None if the input ``widths`` fit neither or both."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
@@ -133,10 +130,7 @@ def _directions(
 
 
 def dtype_named(name: str | None) -> str | None:
-    """Return the element type in NumPy's spelling, such as ``float16`` for ``c10::Half``.
-
-    Return None if ``name`` is not an element type.
-    """
+    """Return the type in NumPy's spelling (``float16`` for ``c10::Half``), or None."""
     if not name:
         return None
     lower = name.lower()

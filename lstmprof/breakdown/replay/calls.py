@@ -1,29 +1,21 @@
 """The ops and calls of one step, and which of them vanish if some work is not done.
 
-If a call vanishes, these vanish, too:
-
-- all calls inside it, and calls around it that issue nothing else;
-- the autograd node of an op that vanishes, with all calls inside, and the engine's range around the
-  node if it then issues nothing (sums of gradients often remain in it);
-- views of tensors (``VIEWS``) right before the call with the same parent, such as a
-  ``.transpose()`` before a copy. Profiles do not record who uses a view, so the time of a view that
-  another call also uses is subtracted by mistake;
-- the way into the call: the Python or framework code right before it (``changes``).
-
-A copy or a fill inside an op that computes something else is a part of that op, and stays.
+With a call vanish all calls inside it, calls around it that issue nothing else, its autograd node
+(and the engine's range around the node if it then issues nothing), and views of tensors right
+before it, such as a ``.transpose()`` before a copy: profiles do not record who uses a view.
+A copy or fill inside an op that computes something else is a part of that op, and stays.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import Forest, inherited
+from lstmprof.events.groups import Forest, nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -34,8 +26,6 @@ START = Column("start_ns", pa.int64(), "ns", "start, inside the window")
 END = Column("end_ns", pa.int64(), "ns", "end, inside the window")
 THREAD = Column("thread", pa.int64(), "", "number of the host thread")
 PHASE = Column("phase", pa.string(), "", "phase of the step", "none is known")
-
-Values = TypeVar("Values", Ints, Flags)
 
 
 class StepRows:
@@ -90,10 +80,6 @@ class StepRows:
         return clipped
 
 
-def values_at(values: Values, rows: Ints) -> Values:
-    return values[rows] if len(rows) else values[:0]
-
-
 def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Array:
     codes, values = events.texts(column)
     code = np.where(mask, codes[rows], NONE) if len(codes) else np.full(len(rows), NONE)
@@ -123,10 +109,7 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Find the ops and calls that vanish with some work; arrays have one entry per event.
-
-    Work is activities, and ops that compute on the host.
-    """
+    """Find the ops and calls that nobody needs if some work (activities, host ops) is not done."""
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -139,9 +122,9 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        self.part_of = self._part_of(step.computes)
-        nodes = np.where(self.is_call & (self.forward != NONE), np.arange(len(self.forward)), NONE)
-        self.node = inherited(step.parent, nodes)
+        # the nearest event around each event that computes, or ``NONE``
+        self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
+        self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
         views = events.is_kind("op") & named
         self.views = views & (self.forest.beneath((~views).astype(np.int64)) == 0)
@@ -159,8 +142,7 @@ class Calls:
 
     def zero_fills(self) -> Flags:
         """Return a mask of the work that sets memory to zero and is not a part of other work."""
-        zeros = np.where(self.events.where_name(lambda name: bool(ZEROS.search(name))), 0, NONE)
-        around = inherited(self.parent, zeros) != NONE
+        around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
@@ -176,17 +158,11 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Return a mask of the calls by which the host reads a value, and of views right before.
-
-        Calls inside them are not included, because the copy from the device is needed anyway.
-        """
+        """Return the calls by which the host reads a value, and views right before."""
         return self._with_views(self.named(*ASKS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Return a mask of the events that vanish if ``work`` (a mask) is not done.
-
-        ``reads``: the work reads tensors, so that views right before it vanish, too.
-        """
+        """Return the events that vanish without ``work``; ``reads``: views before it, too."""
         vanished = work
         for _ in range(_MOST_ROUNDS):
             before = int(vanished.sum())
@@ -203,7 +179,7 @@ class Calls:
         sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
         stay.
         """
-        names = self.events.where_name(lambda name: bool(_SLICE_GRADIENTS.search(name)))
+        names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
         sums = np.flatnonzero(self.sums())
         sums = sums[engine[self.parent[sums]]]
@@ -224,13 +200,6 @@ class Calls:
             found = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, found)
         return found
 
-    def _part_of(self, computes: Flags) -> Ints:
-        """Return for each event the nearest event around it that computes, or ``NONE``."""
-        rows = np.where(computes, np.arange(len(computes)), NONE)
-        values = inherited(self.parent, rows)
-        has = self.parent != NONE
-        return np.where(has, values[np.maximum(self.parent, 0)], NONE)
-
     def _within_other(self, wanted: Flags) -> Flags:
         """Return a mask of the events inside an event that computes and is not in ``wanted``."""
         around = self.part_of
@@ -244,14 +213,10 @@ class Calls:
 
     def _beneath(self, rows: Flags) -> Flags:
         """Return a mask of ``rows`` and of all events inside them."""
-        marks = inherited(self.parent, np.where(rows, 0, NONE))
-        return np.asarray(marks != NONE, dtype=np.bool_)
+        return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the work of its calls, and calls around this work without other work.
-
-        All events inside these calls are added, too.
-        """
+        """Add the work of vanished calls, calls around only such work, and what is inside."""
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
         work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])

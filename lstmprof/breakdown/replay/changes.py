@@ -53,10 +53,7 @@ def nothing(graph: StepGraph) -> ReplayTimes:
 
 
 def without_launch(graph: StepGraph) -> ReplayTimes:
-    """Let launch calls take no time and launches have no latency, as when a CUDA graph is replayed.
-
-    The ops around the calls keep their time, and copies for which the host waits stay as they are.
-    """
+    """Let launch calls take no time, and launches have no latency, as in a CUDA graph."""
     times = nothing(graph)
     blocks = _flags(graph.activities, "blocks")
     launches = _flags(graph.segments, "launches")
@@ -90,7 +87,7 @@ def without_backward_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_zero_fills(graph: StepGraph) -> ReplayTimes:
-    """Remove fills with zeros; ops whose only purpose is zeroed memory vanish completely."""
+    """Remove fills with zeros; an op that only makes zeroed memory (``aten::zeros``) vanishes."""
     calls = graph.calls
     return _without(graph, calls.without(calls.zero_fills(), reads=False))
 
@@ -110,10 +107,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times without the events of the mask ``vanished``.
-
-    The activities that these events issued, and the ways into these events, are removed, too.
-    """
+    """Return the times without these events, the activities they issued and the ways into them."""
     times, calls = nothing(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -129,10 +123,9 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without the calls of the mask ``vanished`` and the ways into them.
+    """Return the segments' times without these calls and the ways into them.
 
-    If a segment of Python before such a call is too long to be only a way in, it contains other
-    Python, too. Then only the median way in of the thread is subtracted.
+    If the Python before a call is too long to be only a way in, only the median way is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _names_any(graph, "call_id", vanished)
@@ -149,10 +142,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return a mask of the rows of ``table`` whose ``column`` has the id of one of the events.
-
-    ``rows`` is a mask of the events. ``table`` is the graph's segments if it is None.
-    """
+    """Return which rows of ``table`` (default: segments) name one of the events in ``column``."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
@@ -184,10 +174,7 @@ def without_python(graph: StepGraph) -> ReplayTimes:
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """Let dispatch (ops that only call other ops) take no time.
-
-    Runtime calls, and ops that compute, keep their time.
-    """
+    """Let ops that only call other ops take no time; runtime calls keep theirs."""
     return _without_state(graph, "dispatch")
 
 
@@ -248,8 +235,8 @@ def _flags(table: pa.Table, column: str) -> Flags:
     return np.asarray(table.column(column).to_numpy(), dtype=np.bool_)
 
 
-def _flags_in(table: pa.Table, column: str, event_ids: pa.Array) -> Flags:
-    flags = pc.is_in(table.column(column), event_ids, skip_nulls=True)
+def _flags_in(table: pa.Table, column: str, values: pa.Array) -> Flags:
+    flags = pc.is_in(table.column(column), values, skip_nulls=True)
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 
@@ -353,22 +340,10 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return a mask of the segments in the forward or backward pass.
-
-    It includes the ways into the ops of these passes.
-    """
-    phase, called = (graph.segments.column(name).to_pylist() for name in ("phase", "call_id"))
-    calls = graph.calls
-    codes, names = calls.events.texts("phase")
-    of_call = {}
-    wanted = {number for number, name in enumerate(names) if name in _PASSES}
-    for event, code in zip(calls.event_id.tolist(), codes.tolist(), strict=True):
-        of_call[event] = code in wanted
-    flags = [
-        of_call.get(event, False) if event is not None else name in _PASSES
-        for name, event in zip(phase, called, strict=True)
-    ]
-    return np.array(flags, dtype=np.bool_)
+    """Return the segments of the forward and backward pass, and the ways into their ops."""
+    in_call = graph.segments.column("call_id").is_valid().to_numpy()
+    of_call = _names_any(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
+    return np.where(in_call, of_call, _in(graph.segments, "phase", *_PASSES))
 
 
 def _activities_inside(graph: StepGraph) -> Flags:
@@ -380,10 +355,8 @@ def _activities_inside(graph: StepGraph) -> Flags:
 def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
     """Return ``spent_ns`` with each chain of ops fused into one that passes over memory once.
 
-    All arrays have one entry per op; ``queue`` is the op's thread or stream. A chain is consecutive
-    ops of one thread or stream in the mask ``chained``, with no other op of the mask ``computes``
-    between them. Each op makes one pass over memory, which is assumed to take as long as the
-    chain's shortest op.
+    A chain is consecutive ops of one ``queue`` (thread or stream) in the mask ``chained``. Each op
+    but one saves the time of the chain's shortest op.
     """
     left = spent_ns.copy()
     rows = np.flatnonzero(computes)
@@ -399,6 +372,4 @@ def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints
 
 
 def _in(table: pa.Table, column: str, *values: str | int) -> Flags:
-    of = table.column(column)
-    flags = pc.is_in(of, pa.array(values, of.type), skip_nulls=True)
-    return np.asarray(flags.to_numpy(), dtype=np.bool_)
+    return _flags_in(table, column, pa.array(values, table.column(column).type))

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.replay.changes import ReplayTimes, nothing
-from lstmprof.breakdown.replay.dependencies import ALWAYS, Dependencies, dependencies
+from lstmprof.breakdown.replay.dependencies import Dependencies, dependencies
 from lstmprof.breakdown.replay.graph import StepGraph, step_graph
-from lstmprof.breakdown.replay.what_if import Replay, replayed
+from lstmprof.breakdown.replay.what_if import Hosts, Streams, length_of, replayed, run
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
@@ -48,8 +48,10 @@ class CriticalPath:
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph, self._causes = graph, dependencies(graph)
-        self._replay = replayed(graph, nothing, self._causes)
-        self.length_ns = self._replay.length_ns
+        times = nothing(graph)
+        self._hosts, self._streams = run(graph, times, self._causes)
+        ends = np.array(self._streams.end, dtype=np.int64)
+        self.length_ns = length_of(graph, self._hosts, ends, times.vanished)
         self._host_part, self._device_part = _host_parts(graph), _device_parts(graph)
         self.intervals = list(reversed(list(self._backwards())))
 
@@ -87,7 +89,7 @@ class CriticalPath:
 
     def _backwards(self) -> Iterator[PathInterval]:
         """Yield the time intervals of the path, from the last to the first."""
-        walk = _Walk(self.graph, self._causes, self._replay)
+        walk = _Walk(self.graph, self._causes, self._hosts, self._streams)
         at_ns = self.graph.window.start_ns + self.length_ns
         node, state, part = walk.last, "idle", UNKNOWN
         while at_ns > self.graph.window.start_ns:
@@ -126,28 +128,13 @@ _Content = str | tuple[bool, int] | None
 class _Walk:
     """Walk from a place in a replayed graph to the place that it waited for last."""
 
-    def __init__(self, graph: StepGraph, causes: Dependencies, replay: Replay) -> None:
-        self._opens = graph.window.start_ns
-        segments, activities, rows = graph.segments, graph.activities, causes.activities
-        ids = (table.column("event_id").to_pylist() for table in (segments, activities))
-        self._host_id, self._device_id = ids
-        self.computes: list[bool] = segments.column("category").is_valid().to_pylist()
-        opened, closed = (segments.column(n).to_numpy() for n in ("start_ns", "end_ns"))
-        self._observed: list[int] = (closed - opened).tolist()
-        self._spent: list[int] = graph.spent_ns.tolist()
-        self._end: list[int] = replay.segment_end_ns.tolist()
-        self._previous: list[int] = causes.previous.tolist()
-        self._waits = _pairs(causes.waits_for.segment, causes.waits_for.offset_ns)
-        self._syncs = causes.syncs
-        self._start: list[int] = replay.activity_start_ns.tolist()
-        self._done: list[int] = replay.activity_end_ns.tolist()
-        self._launched = _pairs(rows.launched.segment, rows.launched.offset_ns)
-        self._latency: list[int] = rows.latency_ns.tolist()
-        self._same_stream: list[int] = rows.same_stream.tolist()
-        self._gap: list[int] = rows.gap_ns.tolist()
-        self._stream_waits = self._waits_of_streams(
-            rows.other_stream.tolist(), rows.delay_ns.tolist()
-        )
+    def __init__(
+        self, graph: StepGraph, causes: Dependencies, hosts: Hosts, streams: Streams
+    ) -> None:
+        self._opens, self._hosts, self._streams = graph.window.start_ns, hosts, streams
+        tables = graph.segments, graph.activities
+        self._host_id, self._device_id = (t.column("event_id").to_pylist() for t in tables)
+        self.computes: list[bool] = graph.segments.column("category").is_valid().to_pylist()
         self._rank_in_order = {number: position for position, number in enumerate(causes.order)}
         self.last = self._last(graph)
 
@@ -160,46 +147,43 @@ class _Walk:
         """Return what leads up to ``at_ns``: (start of the interval, place before, what it is)."""
         on_device, number, offset_ns = node
         if on_device:
-            start_ns = self._start[number]
+            start_ns = self._streams.start[number]
             if start_ns < at_ns:
                 return start_ns, node, (True, number)
             return self._why_started(number)
-        previous = self._previous[number]
-        begin = self._opens if previous == NONE else self._end[previous]
+        hosts, done = self._hosts, self._streams.end
+        previous, begin = hosts.previous[number], hosts.begin(number)
         leads = None if previous == NONE else (False, previous, None)
         if offset_ns is None:
-            segment, offset = self._waits[number]
+            segment, offset = hosts.waits_for[number]
             if segment != NONE:
-                instant = self._instant(segment, offset)
+                instant = hosts.instant(segment, offset)
                 other = (False, segment, self._partly(segment, offset))
                 if instant > begin and self._is_earlier(other, node):
                     return instant, other, (False, number)
-            elif number in self._syncs:
-                sync = self._syncs[number]
-                last = max(sync.awaited, key=self._done.__getitem__, default=NONE)
-                waited = last != NONE and self._done[last] + sync.return_ns > begin + sync.cost_ns
+            elif number in hosts.syncs:
+                sync = hosts.syncs[number]
+                last = max(sync.awaited, key=done.__getitem__, default=NONE)
+                waited = last != NONE and done[last] + sync.return_ns > begin + sync.cost_ns
                 if waited and self._is_earlier((True, last, None), node):
-                    return self._done[last], (True, last, None), (False, number)
+                    return done[last], (True, last, None), (False, number)
         return begin, leads, (False, number)
 
     def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
-        """Return the condition that an activity met last: (since when, at which place, its part).
-
-        Conditions are the launch and its latency, the previous activity of the stream, and a wait
-        for another stream.
-        """
+        """Return the condition that an activity met last: (since when, place, its part)."""
         conditions: list[tuple[int, int, _Node, str]] = []
-        segment, offset = self._launched[index]
+        streams = self._streams
+        segment, offset = streams.launched[index]
         if segment != NONE:
-            at = self._instant(segment, offset)
+            at = self._hosts.instant(segment, offset)
             node = (False, segment, self._partly(segment, offset))
-            conditions.append((at + self._latency[index], at, node, LATENCY))
-        previous, (held_ns, holder) = self._same_stream[index], self._stream_waits[index]
+            conditions.append((at + streams.latency_ns[index], at, node, LATENCY))
+        previous, (awaited_ns, awaited) = streams.same_stream[index], streams.waits_until[index]
         if previous != NONE:
-            at = self._done[previous]
-            conditions.append((at + self._gap[index], at, (True, previous, None), QUEUED))
-        if holder != NONE:
-            conditions.append((held_ns, self._done[holder], (True, holder, None), QUEUED))
+            at = streams.end[previous]
+            conditions.append((at + streams.gap_ns[index], at, (True, previous, None), QUEUED))
+        if awaited != NONE:
+            conditions.append((awaited_ns, streams.end[awaited], (True, awaited, None), QUEUED))
         own = (True, index, None)
         conditions = [each for each in conditions if self._is_earlier(each[2], own)]
         if not conditions:
@@ -208,54 +192,28 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether the replay computed ``node`` before ``than``.
-
-        Only such a node may come next on the path, or the walk could go in circles.
-        """
+        """Return whether ``node`` was replayed first: the walk must not go in circles."""
         on_device, number, offset_ns = node
         if offset_ns is not None:  # its start is known when the segment before it has been computed
-            number = self._previous[number]
+            number = self._hosts.previous[number]
             if number == NONE:
                 return True
         position = self._rank_in_order[NONE - number if on_device else number]
         return position < self._rank_in_order[NONE - than[1] if than[0] else than[1]]
 
     def _partly(self, segment: int, offset_ns: int) -> int | None:
-        return offset_ns if offset_ns < self._observed[segment] else None
-
-    def _instant(self, segment: int, offset_ns: int) -> int:
-        if offset_ns >= self._observed[segment]:
-            return self._end[segment]
-        previous = self._previous[segment]
-        begin = self._opens if previous == NONE else self._end[previous]
-        return begin + offset_ns * self._spent[segment] // self._observed[segment]
-
-    def _waits_of_streams(
-        self, other_stream: list[int], delay_ns: list[int]
-    ) -> list[tuple[int, int]]:
-        """Return per activity (until when its stream waits for another, the awaited activity)."""
-        held: list[tuple[int, int]] = []
-        for index, (other, delay) in enumerate(zip(other_stream, delay_ns, strict=True)):
-            previous = self._same_stream[index]
-            until = (ALWAYS, NONE) if previous == NONE else held[previous]
-            if other != NONE:
-                until = max(until, (self._done[other] + delay, other))
-            held.append(until)
-        return held
+        return offset_ns if offset_ns < self._hosts.observed_ns[segment] else None
 
     def _last(self, graph: StepGraph) -> _Node | None:
         """Return the place with which the step ends: its thread's last segment, or an activity."""
         thread = graph.segments.column("thread").to_numpy()
         window = graph.window
         own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
-        done = max(range(len(self._done)), key=self._done.__getitem__, default=NONE)
-        if len(own) and (done == NONE or self._end[int(own[-1])] >= self._done[done]):
+        ends = self._streams.end
+        done = max(range(len(ends)), key=ends.__getitem__, default=NONE)
+        if len(own) and (done == NONE or self._hosts.end[int(own[-1])] >= ends[done]):
             return (False, int(own[-1]), None)
         return None if done == NONE else (True, done, None)
-
-
-def _pairs(segment: Ints, offset_ns: Ints) -> list[tuple[int, int]]:
-    return list(zip(segment.tolist(), offset_ns.tolist(), strict=True))
 
 
 def _host_parts(graph: StepGraph) -> np.ndarray:

@@ -3,18 +3,13 @@
 ::
 
     segment    the previous segment of its thread; if it waits, a segment of another thread
-    activity   its launch + latency; the previous activity of its stream + gap; an activity of
-               another stream that its stream waits for
+    activity   its launch + latency; the previous activity of its stream + gap; another stream
     sync       its own cost; the activities that it waits for + the time to return
 
-Profiles do not record which of several conditions was met last. Latency, gap, cost and return are
-first assumed to be the least values on the device (cost and return: the least of the calls of one
-scope). The remaining time is added to the condition that was met last under this assumption, so
-that the replay reproduces the observed times. The cost of a sync is visible if all activities had
-already ended; if all syncs waited, the cost is the time after the wait.
-
-The model is that of H. Zhu et al., "Daydream: Accurately Estimating the Efficacy of Optimizations
-for DNN Training" (USENIX ATC 2020), extended by waits between threads and between streams.
+Profiles do not record which condition was met last. Latency, gap, cost and return are first the
+least values of the device or scope; the rest is added to the condition that was then met last, so
+that the replay reproduces the observed times. The model is that of H. Zhu et al., "Daydream"
+(USENIX ATC 2020), extended by waits between threads and between streams.
 """
 
 from __future__ import annotations
@@ -43,10 +38,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """What each activity waited for; arrays have one entry per activity, sorted by start.
-
-    ``same_stream`` and ``other_stream`` are indices of activities, or ``NONE``.
-    """
+    """What each activity waited for, by start; streams are indices of activities or ``NONE``."""
 
     launched: Positions
     latency_ns: Ints
@@ -115,11 +107,7 @@ class _Columns:
 
 
 def _order(graph: StepGraph) -> list[int]:
-    """Return an order in which each part comes after the parts that it waited for.
-
-    Segments are sorted by end, activities by start. At equal times, segments that wait come after
-    other segments, and activities last.
-    """
+    """Return segments by end and activities by start, so that each follows what it waited for."""
     segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
@@ -176,11 +164,7 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Return ``rows`` with latencies, gaps and delays that reproduce the observed starts.
-
-    The time from the last condition that was met to the start of the activity is added to this
-    condition.
-    """
+    """Return ``rows`` in which the condition met last explains the rest up to each start."""
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [

@@ -1,18 +1,10 @@
 """A step as a graph: what its host threads and streams did, and what each part waited for.
 
 The segments of a thread fill the step: each is a time in which one event is the innermost, or in
-which nothing was recorded. Profiles do not say which thread waits for which (PyTorch's main thread
-for the thread of the backward pass, TensorFlow's for its executors), so a rule decides. At each
-instant, the thread whose segment started last is at work. Another thread waits for it
-
-- in a segment of Python, of a range or of an op that only calls others, if the segment at work lies
-  wholly within this segment;
-- in a time without records, if a whole segment at work lies within this time, or if the segment at
-  work at its end waits for what the thread does next.
-
-Limits of the rule: a long frame on one thread that happens to contain short work of another thread
-counts as a wait; two threads count as independent if one gives work to the other while both record
-something.
+which nothing was recorded. Profiles do not say which thread waits for which, so a rule decides: the
+thread whose segment started last is at work. Another thread waits for it if its own segment (of
+Python, of a range, of an op that only calls others, or without records) contains a whole segment at
+work. A long frame that happens to contain work of another thread therefore counts as a wait.
 """
 
 from __future__ import annotations
@@ -31,12 +23,11 @@ from lstmprof.breakdown.replay.calls import (
     Calls,
     StepRows,
     texts_at,
-    values_at,
 )
 from lstmprof.breakdown.replay.streams import Streams, syncs
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import inherited
+from lstmprof.events.groups import nearest
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, EventTable
@@ -47,11 +38,7 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """The host segments by thread and time.
-
-    ``row`` is the innermost event, ``waits_for`` the thread that the segment waits for, or
-    ``NONE``.
-    """
+    """The segments by thread and time: innermost event, and thread waited for, or ``NONE``."""
 
     thread: Ints
     start_ns: Ints
@@ -81,10 +68,7 @@ class _Innermost:
 def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
-    """Return the segments of all threads; ``rows`` are the host events of the step's rank.
-
-    ``thread`` and ``patient`` have one entry per event of ``events``.
-    """
+    """Return the segments of all threads; ``rows`` are the host events of the rank."""
     segments = _innermost_segments(events, window, rows, thread, patient)
     # without segments, no event has a duration, and no thread works
     numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])
@@ -127,16 +111,13 @@ def _innermost_by_thread(
 def _thread_segments(
     segments: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return thread, start, end, event row and awaited thread of the segments of one thread.
-
-    Each is an array with one entry per segment.
-    """
+    """Return thread, start, end, event row and awaited thread of each segment of a thread."""
     rows = np.flatnonzero(segments.thread == number)
     bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
     borders = np.unique(np.concatenate(bounds))
-    inner = _at(Segments(segments.start_ns[rows], segments.end_ns[rows], rows), borders[:-1])
-    working = _at(at_work, borders[:-1])
+    own = Segments(segments.start_ns[rows], segments.end_ns[rows], rows)
+    inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
     # Number of segments that have begun.
@@ -163,10 +144,7 @@ def _waiting_gaps(
     others: Flags,
     gap: Ints,
 ) -> Flags:
-    """Return for each time interval whether the thread, without records, waits for another in it.
-
-    ``borders`` are the borders of the intervals. ``rows`` are the thread's segments, then ``NONE``.
-    """
+    """Return for each interval whether the thread, without records, waits for another."""
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):
@@ -182,15 +160,6 @@ def _waiting_gaps(
     holds |= (following != NONE) & segments.may_wait(working[last], following)
     waits[free] = (holds & others[last])[place]
     return waits
-
-
-def _at(segments: Segments, instants: Ints) -> Ints:
-    """Return the segment owner at each of the ``instants``, or ``NONE`` between segments."""
-    if not len(segments.start_ns):
-        return np.full(len(instants), NONE, dtype=np.int64)
-    index = np.searchsorted(segments.start_ns, instants, side="right") - 1
-    inside = (index >= 0) & (instants < segments.end_ns[index])
-    return np.where(inside, segments.owner[index], NONE)
 
 
 SEGMENTS = schema(
@@ -244,10 +213,10 @@ def _segments(step: StepRows) -> pa.Table:
     segments = host_segments(events, step.window, step.host, step.thread, patient)
     at_work, row = segments.row != NONE, np.maximum(segments.row, 0)
     states = pa.array([*STATES, HOST])
-    codes = np.where(at_work, values_at(step.state, row), len(STATES))
-    category = texts_at(events, "category", row, at_work & values_at(step.computes, row))
+    codes = np.where(at_work, step.state[row], len(STATES))
+    category = texts_at(events, "category", row, at_work & step.computes[row])
     launching = _launching(step)
-    python = at_work & values_at(step.runs_python, row) & (segments.waits_for == NONE)
+    python = at_work & step.runs_python[row] & (segments.waits_for == NONE)
     called = ops_called(events, segments.thread, segments.start_ns, segments.end_ns)
     called = np.where(python, called, NONE)
     ends = (segments.thread, segments.end_ns, segments.end_ns)
@@ -257,12 +226,12 @@ def _segments(step: StepRows) -> pa.Table:
         pa.array(segments.thread),
         pa.array(segments.start_ns),
         pa.array(segments.end_ns),
-        pa.array(values_at(step.event_id, row), mask=~at_work),
+        pa.array(step.event_id[row], mask=~at_work),
         texts_at(events, "name", np.maximum(source, 0), at_work),
         pa.array(called != NONE),
         states.take(pa.array(codes)),
         category,
-        pa.array(at_work & values_at(launching, row)),
+        pa.array(at_work & launching[row]),
         _ids(step, source),
         _ids(step, then),
         texts_at(events, "phase", row, at_work),
@@ -274,13 +243,13 @@ def _segments(step: StepRows) -> pa.Table:
 def _launching(step: StepRows) -> Flags:
     """Return a mask of the calls that enqueue work without waiting, and of calls inside them."""
     calls = launch_calls(step.events)
-    call_rows = np.full(len(step.event_id), NONE, dtype=np.int64)
-    call_rows[calls] = calls
-    around = inherited(step.parent, call_rows)
+    is_call = np.zeros(len(step.event_id), dtype=np.bool_)
+    is_call[calls] = True
+    around = nearest(step.parent, is_call)
     blocks = step.blocks | (step.state == STATES.index("sync"))
     runtime = step.events.is_kind("runtime")
     return np.asarray(runtime & (around != NONE) & ~blocks[around], dtype=np.bool_)
 
 
 def _ids(step: StepRows, row: Ints) -> pa.Array:
-    return pa.array(values_at(step.event_id, np.maximum(row, 0)), mask=row == NONE)
+    return pa.array(step.event_id[np.maximum(row, 0)], mask=row == NONE)

@@ -1,14 +1,9 @@
 """The activities of each stream in a step, when they were enqueued, and which waited for which.
 
-If the profile does not say what a call waits for, a rule decides:
-
-- A call that synchronises a device waits for the device on which its thread launched last.
-- A call that synchronises an unnamed stream waits for the stream whose work ended last before the
-  call returned.
-- A call that waits for an event waits for the last launch of its thread before the thread's last
-  ``*EventRecord*`` call.
-
-Nothing waits for an activity that ended after the waiting call or activity had continued.
+If the profile does not say what a call waits for, a rule decides: a call that synchronises a device
+waits for the device on which its thread launched last; one that synchronises an unnamed stream, for
+the stream whose work ended last before the call returned; one that waits for an event, for the last
+launch of its thread before the thread's last ``*EventRecord*`` call.
 """
 
 from __future__ import annotations
@@ -27,7 +22,6 @@ from lstmprof.breakdown.replay.calls import (
     THREAD,
     StepRows,
     texts_at,
-    values_at,
 )
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column, schema
@@ -54,7 +48,7 @@ ACTIVITIES = schema(
         Column("family", pa.string(), "", "within category rnn", "of another category"),
         PHASE,
         Column("after_id", pa.int64(), "", "activity of another stream it waited for", "none"),
-        Column("wait_call_id", pa.int64(), "", "the call that told its stream to", "none"),
+        Column("wait_call_id", pa.int64(), "", "the call that made its stream wait", "none"),
     )
 )
 SYNCS = schema(
@@ -163,10 +157,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return per activity the activity it waited for, and the call that made its stream wait.
-
-        If it waited for several activities, the one that ended last is returned.
-        """
+        """Return per activity the activity that it waited for, and the call that caused this."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -180,11 +171,7 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the index of the first activity that waits because of ``call``.
-
-        It is the first activity that was launched after the call, on the stream that the call
-        blocks.
-        """
+        """Return the first activity launched after ``call`` on the stream that it blocks."""
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
@@ -210,10 +197,7 @@ class Streams:
         return indices
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return the index of the last activity enqueued before ``at_ns`` on each stream.
-
-        If ``stream`` is not None, only that stream counts.
-        """
+        """Return the last activity before ``at_ns`` of each stream, or of ``stream``."""
         queues = [
             queue
             for (on, number), queue in self._queued.items()
@@ -240,10 +224,10 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
     waits = [_awaited(step, streams, row) for row in rows.tolist()]
     scopes, awaited = zip(*waits, strict=True) if waits else ((), ())
     columns = [
-        pa.array(values_at(step.event_id, rows)),
-        pa.array(values_at(step.thread, rows)),
-        pa.array(step.within(values_at(step.start_ns, rows))),
-        pa.array(step.within(values_at(step.end_ns, rows))),
+        pa.array(step.event_id[rows]),
+        pa.array(step.thread[rows]),
+        pa.array(step.within(step.start_ns[rows])),
+        pa.array(step.within(step.end_ns[rows])),
         pa.array(scopes, pa.string()),
         pa.array([step.event_id[step.activities[a]].tolist() for a in awaited], SYNCS[-1].type),
     ]
@@ -251,10 +235,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return for a waiting call its scope, and the indices of the activities it waited for.
-
-    The scope is ``device``, ``stream``, ``event`` or ``copy``.
-    """
+    """Return a waiting call's scope, and the indices of the activities that it waited for."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

@@ -20,7 +20,6 @@ from lstmprof.breakdown.replay.dependencies import (
     Activities,
     Dependencies,
     Positions,
-    Sync,
     dependencies,
 )
 from lstmprof.breakdown.replay.graph import StepGraph, step_graph
@@ -49,21 +48,12 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = nothing, causes: Dependencies | None = None
 ) -> Replay:
-    """Return the replay of ``graph`` with ``change``.
-
-    ``causes`` are the dependencies of ``graph``; if it is None, they are computed.
-    """
-    times, causes = change(graph), causes or dependencies(graph)
-    hosts = _Hosts(graph, times, causes)
-    streams = _Streams(graph, times, causes.activities)
-    for number in causes.order:
-        if number >= 0:
-            hosts.run(number, streams.end)
-        else:
-            streams.run(NONE - number, hosts)
+    """Return the replay of ``graph`` with ``change``; None computes the dependencies ``causes``."""
+    times = change(graph)
+    hosts, streams = run(graph, times, causes or dependencies(graph))
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
     return Replay(
-        _length_ns(graph, hosts, end, times.vanished),
+        length_of(graph, hosts, end, times.vanished),
         np.array(hosts.start, np.int64),
         np.array(hosts.end, np.int64),
         start,
@@ -72,7 +62,18 @@ def replayed(
     )
 
 
-class _Hosts:
+def run(graph: StepGraph, times: ReplayTimes, causes: Dependencies) -> tuple[Hosts, Streams]:
+    """Replay the graph's host threads and streams with these times."""
+    hosts, streams = Hosts(graph, times, causes), Streams(graph, times, causes.activities)
+    for number in causes.order:
+        if number >= 0:
+            hosts.run(number, streams.end)
+        else:
+            streams.run(NONE - number, hosts)
+    return hosts, streams
+
+
+class Hosts:
     """The host threads of one replay; lists have one entry per segment."""
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, causes: Dependencies) -> None:
@@ -93,12 +94,15 @@ class _Hosts:
         if segment != NONE:
             end = max(start, self.instant(segment, offset_ns))
         elif number in self.syncs:
-            end = _returned(start, self.syncs[number], activity_ends)
+            sync = self.syncs[number]
+            ends = (activity_ends[awaited] + sync.return_ns for awaited in sync.awaited)
+            end = max([start + sync.cost_ns, *ends])
         else:
             end = start + self.cost_ns[number]
         self.start[number], self.end[number] = start, end
 
     def begin(self, number: int) -> int:
+        """Return when the replay reaches the start of a segment."""
         previous = self.previous[number]
         return self.opens if previous == NONE else self.end[previous]
 
@@ -110,18 +114,8 @@ class _Hosts:
         return self.begin(segment) + offset_ns * self.cost_ns[segment] // observed_ns
 
 
-def _returned(start: int, sync: Sync, activity_ends: list[int]) -> int:
-    end = start + sync.cost_ns
-    for awaited in sync.awaited:
-        end = max(end, activity_ends[awaited] + sync.return_ns)
-    return end
-
-
-class _Streams:
-    """The streams of one replay; lists have one entry per activity.
-
-    ``end`` of an activity that vanishes is the end of the previous activity of its stream.
-    """
+class Streams:
+    """The streams of one replay; a vanished activity ends with the one before it."""
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
         latency_ns = np.where(times.instant, np.minimum(rows.latency_ns, 0), rows.latency_ns)
@@ -137,20 +131,21 @@ class _Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        self.until_ns = [ALWAYS] * len(self.start)  # until when its stream waits for another stream
+        # per activity: (until when its stream waits for another, the activity that it waits for)
+        self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
-    def run(self, index: int, hosts: _Hosts) -> None:
+    def run(self, index: int, hosts: Hosts) -> None:
         """Compute start and end of the activity with the index ``index``."""
         previous, other = self.same_stream[index], self.other_stream[index]
         free = ALWAYS if previous == NONE else self.end[previous]
-        until_ns = ALWAYS if previous == NONE else self.until_ns[previous]
+        waits_until = (ALWAYS, NONE) if previous == NONE else self.waits_until[previous]
         if other != NONE:
-            until_ns = max(until_ns, self.end[other] + self.delay_ns[index])
-        self.until_ns[index] = until_ns
+            waits_until = max(waits_until, (self.end[other] + self.delay_ns[index], other))
+        self.waits_until[index] = waits_until
         if self.vanished[index]:
             self.end[index] = free
             return
-        start = max(until_ns, free + self.gap_ns[index])
+        start = max(waits_until[0], free + self.gap_ns[index])
         segment, offset_ns = self.launched[index]
         if segment != NONE:
             start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[index])
@@ -163,7 +158,8 @@ def _pairs(positions: Positions) -> list[tuple[int, int]]:
     return list(zip(positions.segment.tolist(), positions.offset_ns.tolist(), strict=True))
 
 
-def _length_ns(graph: StepGraph, hosts: _Hosts, ends: Ints, vanished: Flags) -> int:
+def length_of(graph: StepGraph, hosts: Hosts, ends: Ints, vanished: Flags) -> int:
+    """Return the length of the replayed step in ns; ``ends`` are those of the activities."""
     window = graph.window
     done = int(ends[~vanished].max(initial=window.start_ns))
     thread = graph.segments.column("thread").to_numpy()
@@ -196,20 +192,14 @@ class Prediction:
 
     @property
     def bottleneck(self) -> tuple[str, str, int] | None:
-        """Return the largest part of the predicted step as (state, part, ns).
-
-        Return None if the predicted step has no parts.
-        """
+        """Return the largest part of the predicted step as (state, part, ns), or None."""
         rows = self.ledger.select(["ns", "state", "part"]).to_pylist()
         largest = max(rows, key=lambda r: (r["ns"], r["state"], r["part"]), default=None)
         return None if largest is None else (largest["state"], largest["part"], largest["ns"])
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return predictions for the step ``window``, one per change.
-
-    ``events`` are linked to their launches and have categories.
-    """
+    """Return predictions for the step ``window`` of annotated ``events``, one per change."""
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, nothing, causes).length_ns
@@ -252,12 +242,7 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Return a mask of the events that keep a duration in the replay.
-
-    These are events in which their thread spends time, launches of the graph's activities, and
-    events outside the step. Any other event would be as long as the events inside it, and might be
-    mistaken for the innermost event.
-    """
+    """Return which events keep a duration, so that no other event seems to be the innermost."""
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
     lasts = pa.array(replay.segment_end_ns > replay.segment_start_ns)
@@ -268,10 +253,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """Convert recorded times to the times at which the replay reaches the same points.
-
-    ``thread`` and ``at_ns`` have one entry per point: its thread and its recorded time.
-    """
+    """Convert recorded times of threads to the times at which the replay is at the same point."""
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()

@@ -6,10 +6,7 @@ Each table is computed from one ``Source``, when it is first used.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,11 +25,10 @@ from lstmprof.breakdown.tables import (
     steps,
     witness,
 )
-from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.narrow import Packed, packed
-from lstmprof.events.schema import SCHEMA, Column, schema
+from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
@@ -40,12 +36,10 @@ if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
 
 
-class Source(ExitStack):
+class Source:
     """The data from which tables are computed: events, steps, run.json and breakdown.
 
-    ``stored`` are the events, or their file, for DuckDB. ``made`` maps names to finished tables, so
-    each table is computed once. DuckDB is opened for the first table that needs it, and stays open
-    until the context ends, because opening it takes as long as computing a table.
+    ``made`` maps names to finished tables, so each table is computed once.
     """
 
     def __init__(
@@ -54,13 +48,11 @@ class Source(ExitStack):
         windows: list[Window],
         info: RunInfo | None = None,
         *,
-        stored: EventTable | Path | None = None,
         account: Breakdown | None = None,
         made: dict[str, pa.Table] | None = None,
     ) -> None:
-        super().__init__()
         self._events, self.windows, self.info = events, windows, info or RunInfo()
-        self._stored, self.account = stored, account
+        self.account = account
         self._made = {} if made is None else made
 
     def events(self, columns: Sequence[str]) -> EventTable:
@@ -72,17 +64,6 @@ class Source(ExitStack):
         if isinstance(self._events, Packed):
             return self._events
         return packed(self._events.select(columns))
-
-    def selected(self, select: str, columns: Sequence[Column]) -> pa.Table:
-        """Return the rows of the SELECT ``select``, which returns these columns."""
-        return self._database.table(select, columns)
-
-    @cached_property
-    def _database(self) -> Database:
-        stored = self.events(SCHEMA.names) if self._stored is None else self._stored
-        opened = self.enter_context(database(stored))
-        opened.account_for(self.windows, self.info.workload.time_steps)
-        return opened
 
     def table(self, name: str) -> pa.Table:
         """Return the table ``name``, sorted.
@@ -110,8 +91,8 @@ class TableKind:
     """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
     ``make`` computes the table from a ``Source``. ``reads`` are the event columns that it needs,
-    ``joined`` the other tables that it needs. If ``beside`` is True, the table needs files of the
-    run other than the events, and ``record`` explains how to record these.
+    ``joined`` the other tables that it needs. If ``needs_files`` is True, the table needs files of
+    the run other than the events, and ``record`` explains how to record these.
 
     ``order`` names the columns by which rows are sorted (``-``: descending); if it is empty, rows
     keep the order of ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all
@@ -133,8 +114,7 @@ class TableKind:
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
         """Return this table of annotated ``events``, sorted; ``info`` is run.json, if known."""
-        with Source(events, windows, info) as source:
-            return source.table(self.name)
+        return Source(events, windows, info).table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
         """Return ``table`` sorted by ``order``; rows equal in these columns keep their order."""
@@ -224,17 +204,8 @@ _ALL = (
         ),
         make=lambda source, reads: layers.layers(source.events(reads), source.windows, source.info),
         reads=(
-            *(
-                *_ON_DEVICES,
-                "op_name",
-                "shapes",
-                "dtypes",
-                "parent_id",
-                "op_id",
-                "forward_id",
-                "step",
-            ),
-            *("category", "family"),
+            *(*_ON_DEVICES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id"),
+            *("step", "category", "family"),
         ),
     ),
     TableKind(
@@ -258,7 +229,10 @@ _ALL = (
             *("rank", "call_total_ns", "latency_p50_ns", "latency_negative", "queue_mean"),
             *("count", "per_step", "per_time_step", "kind", "name"),
         ),
-        lambda source, reads: source.selected(launches.SELECT, launches.COLUMNS),
+        make=lambda source, reads: launches.launches(
+            source.packed(reads), source.windows, source.info.workload.time_steps
+        ),
+        reads=launches.READS,
     ),
     TableKind(
         "launch_gaps",
@@ -266,7 +240,8 @@ _ALL = (
         launches.GAP_COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launches.GAP_COLUMNS),
-        lambda source, reads: source.selected(launches.GAP_SELECT, launches.GAP_COLUMNS),
+        make=_from_packed(launches.launch_gaps),
+        reads=launches.GAP_READS,
     ),
     TableKind(
         "casts",
@@ -410,5 +385,5 @@ def tables_of(
     Raises:
         UsageError: no table has one of these names.
     """
-    with Source(events, windows, info) as source:
-        return {name: source.table(name) for name in named}
+    source = Source(events, windows, info)
+    return {name: source.table(name) for name in named}

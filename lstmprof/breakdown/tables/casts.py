@@ -1,12 +1,8 @@
 """The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
-A cast is an activity of category ``cast``; in a rank without activities, it is an op of this
-category. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_``: the column ``op``
-has the outermost of these three, and ``within`` the op that called it. For other casts
-(TensorFlow's Cast), ``op`` is the casting op. Types and shapes are those of the inputs of
-``aten::copy_(to, from)``. Bytes are read and written bytes: elements × (element size of ``from`` +
-element size of ``to``). The direction and the host memory of a copy come from the activity's name,
-as CUPTI, ROCTracer, Nsight Systems and XLA write it.
+PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: the column ``op``
+has the outermost of these, and ``within`` the op that called it. Bytes are read and written bytes.
+The direction and host memory of a copy come from the activity's name.
 """
 
 from __future__ import annotations
@@ -22,7 +18,16 @@ import pyarrow as pa
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES, direction, host_memory
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.groups import Groups, heads, inherited, own_time, ratio, texts_at, where_known
+from lstmprof.events.groups import (
+    Groups,
+    heads,
+    nearest,
+    own_time,
+    ratio,
+    texts_at,
+    values_at,
+    where_known,
+)
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.launch_config import element_bytes, recorded_inputs
 from lstmprof.events.narrow import Packed
@@ -89,40 +94,25 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return for each of ``rows`` (activities or ops) the op that issued it, or ``NONE``.
-
-    An op counts as its own issuer.
-    """
+    """Return the op that issued each of ``rows`` (itself if it is an op), or ``NONE``."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for the column ``op``, and (codes, texts) for the column ``within``.
-
-    A code is an index into the texts, or −1 for null; there is one code for each of ``rows``.
-    """
+    """Return (codes, texts) for each of the columns ``op`` and ``within``."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
-    around = _at(inherited(parent, _rows_where(is_op)), parent)
+    around = values_at(nearest(parent, is_op), parent)
     converts = is_op & events.is_one_of("name", *_CONVERSIONS)
     inner = converts & converts[around] & (around != NONE)
-    op = inherited(np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
-    op = _at(op, _issuers(events, rows))
-    within = _at(around, op)
+    op = nearest(np.where(is_op, around, NONE), is_op & ~inner)
+    op = values_at(op, _issuers(events, rows))
+    within = values_at(around, op)
     op_names, op_texts = events.texts("op_name")
     unlinked = np.where(op_names[rows] >= 0, op_names[rows] + len(name_texts), NONE)
-    op_code = np.where(op != NONE, _at(names, op), unlinked)
-    return [(op_code, [*name_texts, *op_texts]), (_at(names, within), name_texts)]
-
-
-def _rows_where(flags: Flags) -> Ints:
-    return np.where(flags, np.arange(len(flags)), NONE)
-
-
-def _at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
-    return np.where(rows != NONE, values[rows], NONE)
+    op_code = np.where(op != NONE, values_at(names, op), unlinked)
+    return [(op_code, [*name_texts, *op_texts]), (values_at(names, within), name_texts)]
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
@@ -131,57 +121,35 @@ def _copies(events: EventTable, ops: Ints) -> Flags:
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for the element types before the casts, and (codes, texts) for after.
-
-    A code is an index into the texts, or −1 if unknown; there is one code for each of ``rows``.
-    """
+    """Return (codes, texts) of the element types before the casts, and of those after."""
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
-    code = _at(codes, issuer)
-    recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in values]
-    source = [copied(r)[0] for r in recorded], [(r or [None])[0] for r in recorded]
-    target = [copied(r)[1] for r in recorded], [None] * len(recorded)
-    return [_chosen(code, copies, *both) for both in (source, target)]
+    code = values_at(codes, issuer)
+    recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
+    pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]  # of another op, of a copy
+    texts = sorted({text for both in pairs for pair in both for text in pair if text})
+    code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
+    codes_of = np.array([[[code_of[t] for t in pair] for pair in both] for both in pairs])
+    chosen = codes_of[code, copies.astype(np.int64)]  # the code ``NONE`` is that of the last text
+    return [(chosen[:, 0], texts), (chosen[:, 1], texts)]
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """Return the ``from`` and ``to`` entries of the inputs recorded for ``aten::copy_(to, from)``.
-
-    An entry is None if it was not recorded.
-    """
+    """Return the entries for ``from`` and ``to`` of ``aten::copy_(to, from)``, None if absent."""
     to, source = [*recorded, None, None][:2]
     return source, to
-
-
-def _chosen(
-    code: Ints, copies: Flags, of_copy: list[str | None], of_other: list[str | None]
-) -> tuple[Ints, list[str]]:
-    distinct = sorted({t for t in (*of_copy, *of_other) if t})
-    place = {t: i for i, t in enumerate(distinct)}
-    by_copy, by_other = (
-        np.array([place.get(t or "", NONE) for t in texts] + [NONE], dtype=np.int64)
-        for texts in (of_copy, of_other)
-    )
-    return np.where(copies, by_copy[code], by_other[code]), distinct
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
     """Return for each of ``rows`` the bytes that it reads and writes; −1 if unknown."""
     issuer = _issuers(events, rows)
-    shapes, shape_texts = events.texts("shapes")
-    dtypes, dtype_texts = events.texts("dtypes")
-    copies = _copies(events, issuer) & (_at(shapes, issuer) >= 0)
-    copies &= _at(dtypes, issuer) >= 0
-    pairs = Groups(_at(shapes, issuer)[copies], _at(dtypes, issuer)[copies])
-    sizes = [
-        _copy_bytes(shape_texts[shape], dtype_texts[dtype])
-        for shape, dtype in zip(
-            _at(shapes, issuer)[copies][pairs.first].tolist(),
-            _at(dtypes, issuer)[copies][pairs.first].tolist(),
-            strict=True,
-        )
-    ]
+    (shapes, shape_texts), (dtypes, dtype_texts) = (events.texts(c) for c in ("shapes", "dtypes"))
+    shape, dtype = values_at(shapes, issuer), values_at(dtypes, issuer)
+    copies = _copies(events, issuer) & (shape != NONE) & (dtype != NONE)
+    pairs = Groups(shape[copies], dtype[copies])
+    firsts = zip(*(c[copies][pairs.first].tolist() for c in (shape, dtype)), strict=True)
+    sizes = [_copy_bytes(shape_texts[s], dtype_texts[d]) for s, d in firsts]
     moved = np.full(len(rows), -1, dtype=np.int64)
     moved[copies] = np.array(sizes, dtype=np.int64)[pairs.of]
     return moved

@@ -47,11 +47,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
-    """Return one row per rank and part; the ``path_ns`` of a rank sum to its replayed median step.
-
-    Each rank is replayed separately. ``windows`` number the threads of all ranks, so a few events
-    of other ranks are kept to preserve these numbers.
-    """
+    """Return one row per rank and part: the critical path of its median step."""
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 
     rows: list[dict[str, Any]] = []

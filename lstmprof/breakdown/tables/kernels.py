@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.event_types import event_types, numbered_few
-from lstmprof.events.groups import Groups, ratio, texts_at, where_known
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.groups import Groups, SortedValues, ratio, texts_at, where_known
+from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
@@ -74,8 +75,6 @@ _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
 _ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
-#: Smaller numbers fit int64.
-_INT64_RANGE = 2**63
 
 
 def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
@@ -87,7 +86,9 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
     work = _work(events)
     keys, (rule, launch_config) = work.texts[: len(_KEYS)], work.texts[len(_KEYS) :]
     group = Groups(work.rank, work.device, *(text.index for text in keys))
-    spent = _Spent(group.of[work.bucket], work.ns)
+    check_sums("kernels", work.ns)
+    total_ns = group.sums(work.bucket_ns)
+    times = SortedValues(group.of[work.bucket], work.ns, group.count)
     rank, device = work.rank[group.first], work.device[group.first]
     lane = Groups(rank, device)
     count = group.sums(work.count)
@@ -95,10 +96,10 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
         *(where_known(number, number != UNKNOWN) for number in (rank, device)),
         *(texts_at(text.values, text.index[group.first]) for text in keys),
         pa.array(count),
-        pa.array(spent.total_ns),
-        ratio(spent.total_ns, count),
-        *(pa.array(spent.percentile_ns(share)) for share in (50, 95, 100)),
-        ratio(spent.total_ns, lane.sums(spent.total_ns)[lane.of]),
+        pa.array(total_ns),
+        ratio(total_ns, count),
+        *(pa.array(times.percentile(share)) for share in (50, 95, 100)),
+        ratio(total_ns, lane.sums(total_ns)[lane.of]),
         ratio(group.sums(work.in_steps), steps_of(rank, list(windows))),
         _rules(group, rule, work.count),
         *_launch_configs(group, launch_config, work.bucket_ns),
@@ -107,43 +108,36 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class _Text:
-    """A text column: the sorted distinct ``values``, and for each event the index of its value.
-
-    ``index`` has these indices, ``NONE`` for null.
-    """
+class SortedTexts:
+    """A text column: its sorted distinct ``values``, and each event's index in them or ``NONE``."""
 
     values: list[str]
     index: Ints
 
     @staticmethod
-    def of(texts: Sequence[str], codes: Ints) -> _Text:
+    def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
         """Return the column of ``texts`` at the indices ``codes``, of which ``NONE`` is null."""
         there = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in there.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
         indices = np.full(len(texts) + 1, NONE, dtype=np.int64)
         indices[there] = [index_of[texts[code]] for code in there.tolist()]
-        return _Text(values, indices[codes])
+        return SortedTexts(values, indices[codes])
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The events that the table counts, in buckets with equal rank, device and texts.
-
-    ``bucket`` and ``ns`` have one entry per event: its bucket and its time. The other fields have
-    one entry per bucket: rank, device, texts, number of events, number of events in steps.
-    """
+    """The counted events: bucket and time per event, other fields per bucket of alike events."""
 
     bucket: Ints
     ns: Ints
     rank: Ints
     device: Ints
-    texts: list[_Text]
+    texts: list[SortedTexts]
     count: Ints
     in_steps: Ints
 
-    @property
+    @cached_property
     def bucket_ns(self) -> Ints:
         """Return the total time of the events of each bucket."""
         total_ns = np.zeros(len(self.count), dtype=np.int64)
@@ -162,7 +156,8 @@ def _work(events: Packed) -> _Work:
         role = roles[events.codes("kind", piece)]
         of_work = role == _ACTIVITY
         if len(computing):
-            of_work |= (role == _OP) & _computes(events, piece, computing)
+            computes = np.isin(events.ints("rank", piece), computing)
+            of_work |= (role == _OP) & computes & events.has_value("category", piece)
         rows = np.flatnonzero(of_work)
         if not len(rows):
             continue
@@ -172,25 +167,12 @@ def _work(events: Packed) -> _Work:
         keys.append(buckets_here)
         bucket_count += len(buckets_here[0])
     rank, device, *codes, count, in_steps = (np.concatenate(c) for c in zip(*keys, strict=True))
-    texts = [_Text.of(events.texts(n), c) for n, c in zip(_ALL_TEXTS, codes, strict=True)]
+    texts = [SortedTexts.of(events.texts(n), c) for n, c in zip(_ALL_TEXTS, codes, strict=True)]
     return _Work(np.concatenate(indices), np.concatenate(ns), rank, device, texts, count, in_steps)
 
 
-def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
-    """Return a mask of the rows of ``piece`` with a category, in the ranks ``computing``.
-
-    ``computing`` are the ranks whose ops compute on the host.
-    """
-    of_rank = np.isin(events.ints("rank", piece), computing)
-    return np.asarray(of_rank & events.has_value("category", piece), dtype=np.bool_)
-
-
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return the bucket of each of ``rows``, and the columns of the buckets.
-
-    A bucket has events with the same rank, device and texts (``_ALL_TEXTS``). The columns are
-    these, the number of events, and the number of events in steps.
-    """
+    """Return each row's bucket, and the buckets' columns: keys, count, count in steps."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = numbered_few(keys)
@@ -212,41 +194,8 @@ def _own_time(events: Packed) -> Ints:
     return np.maximum(own, 0, out=own)
 
 
-class _Spent:
-    """The times of events by group: total and percentiles.
-
-    ``group`` is the number of each event's group, from 0; each group has events.
-    """
-
-    def __init__(self, group: Ints, ns: Ints) -> None:
-        self._ns, self._ends = _by_group(group, ns)
-        self._count = np.diff(self._ends, prepend=0)
-        starts = self._ends - self._count
-        self.total_ns = np.add.reduceat(self._ns, starts) if len(starts) else starts
-        check_sums("kernels", self._ns)
-
-    def percentile_ns(self, share: int) -> Ints:
-        """Return the percentile ``share`` (0–100) of each group, nearest rank."""
-        index = np.maximum(-(-self._count * share // 100), 1)
-        return np.asarray(self._ns[self._ends - self._count + index - 1], dtype=np.int64)
-
-
-def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
-    """Return the times sorted by group and then by length, and the end index of each group."""
-    ends = np.cumsum(np.bincount(group)).astype(np.int64)
-    span = int(ns.max(initial=0)) + 1
-    if span * (len(ends) + 1) >= _INT64_RANGE:
-        return ns[np.lexsort((ns, group))].astype(np.int64), ends
-    both = group.astype(np.int64) * span + ns
-    both.sort()
-    return both % span, ends
-
-
-def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
-    """Return for each group the rule that decided the category of most of its events.
-
-    If several rules decided for equally many events, it is the last one in alphabetical order.
-    """
+def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
+    """Return the rule that decided most of each group's events; if tied, the last one."""
     each = Groups(group.of, rule.index)
     of, index = group.of[each.first], rule.index[each.first]
     most_last = np.lexsort((index, each.sums(count), of))
@@ -254,11 +203,10 @@ def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
     return texts_at(rule.values, index[most_last[last]])
 
 
-def _launch_configs(group: Groups, config: _Text, bucket_ns: Ints) -> tuple[pa.Array, pa.Array]:
-    """Return for each group the number of launch configurations, and the one with the most time.
-
-    If several have the same time, it is the first one in alphabetical order.
-    """
+def _launch_configs(
+    group: Groups, config: SortedTexts, bucket_ns: Ints
+) -> tuple[pa.Array, pa.Array]:
+    """Return each group's number of configurations, and that with the most time."""
     known = np.flatnonzero(config.index != NONE)
     each = Groups(group.of[known], config.index[known])
     of, index = group.of[known][each.first], config.index[known][each.first]

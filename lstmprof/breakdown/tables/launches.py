@@ -1,22 +1,28 @@
 """The tables of launches and of launch gaps: the cost of enqueuing work, and idle time before it.
 
-A launch is a runtime call that enqueued an activity of the profile, or whose name is that of a
-launch; a driver call inside a runtime call is part of the runtime call. Latency is the time from
-the call's return to the start of its first activity. It is negative if the activity started before
-the call returned; ``latency_negative`` counts such calls. Queue depth is the number of the device's
-activities that were enqueued but had not ended when a call returned, including the call's own.
-Percentiles are the nearest rank.
-
-The gap before an activity is the time in which its device ran nothing, up to the activity's start;
-it is 0 if another activity still ran. The first activity of a step has no gap. If the gap before a
-kernel is longer than the kernel, the kernel does not limit the speed. ``GAP_SELECT`` replaces names
-by numbers before it sorts the events, because kernel names are long and each sorted row would
-contain a copy.
+Latency is the time from a launch call's return to the start of its first activity; queue depth is
+the number of the device's activities, enqueued but not ended, when a call returns. The gap before
+an activity is the time up to its start in which its device ran nothing; the first activity of a
+step has no gap. If the gap before a kernel is longer than the kernel, the kernel does not limit the
+speed.
 """
 
 from __future__ import annotations
 
-from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.tables.kernels import SortedTexts
+from lstmprof.events.annotate.calls import launch_calls
+from lstmprof.events.annotate.steps import Window, bounds_of, steps_of, windows_at
+from lstmprof.events.groups import Groups, latest_ends, numbered, ratio, texts_at, where_known
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.narrow import Packed
+from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.runs.invariants import check_sums
 
 _UNLINKED = "no activity in the profile belongs to these calls"
 
@@ -75,52 +81,99 @@ COLUMNS = (
     ),
 )
 
-SELECT = """
-WITH enqueued AS (
-    SELECT launch_id AS call_id, rank, device, kind, start_ns, start_ns + dur_ns AS end_ns
-    FROM events WHERE activity(kind) AND launch_id IS NOT NULL
-), firsts AS (  -- of each call the activity that started first, and how many it enqueued
-    SELECT call_id, count(*) AS activities, min(start_ns) AS start_ns, rank,
-           if(min(kind) = max(kind), min(kind), 'mixed') AS kind,
-           min({start_ns: start_ns, device: device}).device AS device
-    FROM enqueued GROUP BY call_id, rank
-), calls AS (
-    SELECT c.event_id AS call_id, c.rank, c.name, c.step, c.dur_ns, f.kind, f.device, f.activities,
-           c.start_ns + c.dur_ns AS returned_ns, f.start_ns - returned_ns AS latency_ns
-    FROM events c LEFT JOIN firsts f ON f.call_id = c.event_id
-    WHERE c.kind = 'runtime'  -- as annotate.calls.launch_calls
-        AND (f.call_id IS NOT NULL
-             OR name IN (SELECT name FROM names WHERE is_launch)
-                AND coalesce(
-                    parent_id NOT IN (SELECT event_id FROM events WHERE kind = 'runtime'), true))
-), changes AS (  -- of the queue of a device
-    SELECT e.rank, e.device, returned_ns AS at_ns, 1 AS change, NULL AS call_id
-    FROM enqueued e JOIN calls USING (call_id)
-    UNION ALL
-    SELECT e.rank, e.device, greatest(end_ns, returned_ns), -1, NULL
-    FROM enqueued e JOIN calls USING (call_id)
-    UNION ALL
-    SELECT rank, device, returned_ns, 0, call_id FROM calls WHERE activities > 0
-), depths AS (
-    SELECT call_id, sum(change) OVER (PARTITION BY rank, device ORDER BY at_ns) AS depth
-    FROM changes QUALIFY call_id IS NOT NULL
+#: Columns of the events that each table needs.
+READS = (
+    *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "device"),
+    *("parent_id", "launch_id", "step"),
 )
-SELECT c.rank, name, kind, count(*) AS count, count(activities) AS linked,
-       coalesce(sum(activities), 0) AS activities, per(count(step), any_value(steps)) AS per_step,
-       per_step / time_steps() AS per_time_step,
-       per(if(any_value(unmarked), count(*), count(step)) * 1e9, any_value(window_ns))
-           AS per_second,
-       sum(dur_ns)::BIGINT AS call_total_ns, per(call_total_ns, count(*)) AS call_mean_ns,
-       quantile_disc(dur_ns, 0.5) AS call_p50_ns, quantile_disc(dur_ns, 0.95) AS call_p95_ns,
-       per(sum(latency_ns)::BIGINT, linked) AS latency_mean_ns,
-       quantile_disc(latency_ns, 0.5) AS latency_p50_ns,
-       quantile_disc(latency_ns, 0.95) AS latency_p95_ns,
-       count(*) FILTER (latency_ns < 0) AS latency_negative,
-       count(*) FILTER (latency_ns < -dur_ns) AS started_before_call,
-       per(sum(depth)::BIGINT, linked) AS queue_mean, max(depth)::BIGINT AS queue_max
-FROM calls c LEFT JOIN depths USING (call_id) JOIN ranks r ON r.rank IS NOT DISTINCT FROM c.rank
-GROUP BY ALL
-"""
+GAP_READS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "device", "category")
+_KINDS = (*ACTIVITY_KINDS, "mixed")
+
+
+def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) -> pa.Table:
+    """Return one row per rank, call and kind of work, sorted by these; ``COLUMNS``.
+
+    ``time_steps`` is the workload's number of time steps; None if unknown.
+
+    Raises:
+        RunError: the sum of the times exceeds 64 bits.
+    """
+    calling = np.flatnonzero(events.is_kind("runtime", *ACTIVITY_KINDS))
+    chosen = events.table(READS, calling)
+    calls = launch_calls(chosen)
+    check_sums("launches", chosen.dur_ns[calls])
+    rank, in_step = (chosen.ints(name, UNKNOWN)[calls] for name in ("rank", "step"))
+    dur, name = chosen.dur_ns[calls], SortedTexts.of(*chosen.texts("name")[::-1])
+    activities, kind, latency, depth = _enqueued(chosen, calls)
+    linked = activities > 0
+    groups = Groups(rank, name.index[calls], kind)
+    head, count = groups.first, groups.sizes()
+    of_rank, linked_count = rank[head], groups.sizes(linked)
+    steps, in_steps = steps_of(of_rank, list(windows)), groups.sizes(in_step != UNKNOWN)
+    whole_ns, unmarked = _time_of_steps(of_rank, windows)
+    some = linked_count > 0
+    per_step = in_steps / np.maximum(steps, 1)
+    durations, latencies = groups.sorted(dur), groups.sorted(latency, linked)
+    columns = [
+        where_known(of_rank, of_rank != UNKNOWN),
+        texts_at(name.values, name.index[calls][head]),
+        texts_at(_KINDS, kind[head]),
+        pa.array(count),
+        pa.array(linked_count),
+        pa.array(groups.sums(activities)),
+        ratio(in_steps, steps),
+        pa.array(per_step / (time_steps or 1), mask=(steps == 0) | (not time_steps)),
+        pa.array(
+            np.where(unmarked, count, in_steps) * 1e9 / np.maximum(whole_ns, 1), mask=whole_ns == 0
+        ),
+        pa.array(groups.sums(dur)),
+        ratio(groups.sums(dur), count),
+        *(pa.array(durations.percentile(share)) for share in (50, 95)),
+        ratio(groups.sums(latency, linked), linked_count),
+        *(where_known(latencies.percentile(share), some) for share in (50, 95)),
+        pa.array(groups.sizes(linked & (latency < 0))),
+        pa.array(groups.sizes(linked & (latency < -dur))),
+        ratio(groups.sums(depth, linked), linked_count),
+        where_known(groups.sorted(depth, linked).percentile(100), some),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
+
+
+def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return for each call the number and kind of its activities, its latency and queue depth."""
+    number = np.full(len(events), NONE, dtype=np.int64)
+    number[calls] = np.arange(len(calls))
+    launch = events.rows_named("launch_id")
+    work = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
+    work = work[number[launch[work]] != NONE]
+    call = number[launch[work]]
+    kinds = events.mapped("kind", lambda text: _KINDS.index(text) if text in _KINDS else NONE, NONE)
+    kind, latency, depth = (np.full(len(calls), value) for value in (NONE, 0, 0))
+    start, device = events.start_ns[work], events.ints("device", UNKNOWN)[work]
+    order = np.lexsort((device, start, call))
+    first = order[np.flatnonzero(np.append(True, np.diff(call[order]) > 0)[: len(order)])]
+    kind[call[first]] = kinds[work[first]]
+    kind[call[kinds[work] != kind[call]]] = _KINDS.index("mixed")
+    returned = events.end_ns[calls]
+    latency[call[first]] = start[first] - returned[call[first]]
+    queue = Groups(events.ints("rank", UNKNOWN)[work], device)
+    for place, members in enumerate(queue.members()):
+        enqueued = np.sort(returned[call[members]])
+        ended = np.sort(np.maximum(events.end_ns[work[members]], returned[call[members]]))
+        mine = call[first[queue.of[first] == place]]
+        depth[mine] = np.searchsorted(enqueued, returned[mine], side="right")
+        depth[mine] -= np.searchsorted(ended, returned[mine], side="right")
+    return np.bincount(call, minlength=len(calls)), kind, latency, depth
+
+
+def _time_of_steps(ranks: Ints, windows: Sequence[Window]) -> tuple[Ints, Flags]:
+    """Return the length of all steps of each of ``ranks``, and whether none of them is marked."""
+    numbers = np.array([UNKNOWN if w.rank is None else w.rank for w in windows], dtype=np.int64)
+    starts, ends = bounds_of(windows)
+    length = ends - starts
+    whole = [int(length[numbers == rank].sum()) for rank in ranks.tolist()]
+    unmarked = numbers[[w.step is None for w in windows]] if windows else numbers
+    return np.array(whole, dtype=np.int64), np.asarray(np.isin(ranks, unmarked), dtype=np.bool_)
 
 
 GAP_COLUMNS = (
@@ -142,29 +195,41 @@ GAP_COLUMNS = (
     ),
 )
 
-GAP_SELECT = """
-WITH called AS (
-    SELECT name, row_number() OVER () AS called_id
-    FROM (SELECT DISTINCT name FROM events WHERE activity(kind))
-), work AS (
-    SELECT e.*, w.number, w.end_ns AS closes_ns
-    FROM (
-        SELECT rank, device, called_id, category, event_id, dur_ns, start_ns,
-               start_ns + dur_ns AS end_ns
-        FROM events JOIN called USING (name) WHERE activity(kind) AND device IS NOT NULL
-    ) e
-    ASOF JOIN windows w ON e.rank IS NOT DISTINCT FROM w.rank AND e.start_ns >= w.start_ns
-), waits AS (
-    SELECT rank, device, called_id, category, dur_ns, max(end_ns) OVER before AS idle_from_ns,
-           greatest(start_ns - idle_from_ns, 0) AS gap_ns
-    FROM work WHERE start_ns < closes_ns
-    WINDOW before AS (PARTITION BY number, device ORDER BY start_ns, end_ns, event_id
-                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), summed AS (
-    SELECT rank, device, called_id, category, count(*) AS count,
-           quantile_disc(dur_ns, 0.5) AS dur_p50_ns, quantile_disc(gap_ns, 0.5) AS gap_p50_ns,
-           sum(dur_ns)::BIGINT AS dur_total_ns, sum(gap_ns)::BIGINT AS gap_total_ns
-    FROM waits WHERE idle_from_ns IS NOT NULL GROUP BY ALL
-)
-SELECT * EXCLUDE (called_id) FROM summed JOIN called USING (called_id)
-"""
+
+def launch_gaps(events: Packed, windows: Sequence[Window]) -> pa.Table:
+    """Return one row per rank, device, name and category, sorted by these; ``GAP_COLUMNS``.
+
+    Raises:
+        RunError: the sum of the times exceeds 64 bits.
+    """
+    on_device = events.is_kind(*ACTIVITY_KINDS) & events.has_value("device")
+    work = events.table(GAP_READS, np.flatnonzero(on_device))
+    step = np.full(len(work), NONE, dtype=np.int64)
+    for of_rank in dict.fromkeys(w.rank for w in windows):
+        own = [number for number, window in enumerate(windows) if window.rank == of_rank]
+        rows = work.rows_of_rank(of_rank)
+        place = windows_at(work.start_ns[rows], [windows[number] for number in own])
+        step[rows] = np.where(place == NONE, NONE, np.array(own)[place])
+    rank, device = (work.ints(name, UNKNOWN) for name in ("rank", "device"))
+    rows = np.flatnonzero(step != NONE)
+    keys = (work.ints("event_id", NONE), work.end_ns, work.start_ns, device, step)
+    rows = rows[np.lexsort([key[rows] for key in keys])]
+    lane = numbered(step[rows], device[rows])
+    busy_until = work.end_ns[rows][latest_ends(lane, work.end_ns[rows])]
+    after = np.flatnonzero(lane[1:] == lane[:-1])
+    rows, idle_from = rows[1:][after], busy_until[:-1][after]
+    gap, dur = np.maximum(work.start_ns[rows] - idle_from, 0), work.dur_ns[rows]
+    check_sums("launch_gaps", gap, dur)
+    name, category = (SortedTexts.of(*work.texts(text)[::-1]) for text in ("name", "category"))
+    groups = Groups(rank[rows], device[rows], name.index[rows], category.index[rows])
+    head = rows[groups.first]
+    columns = [
+        where_known(rank[head], rank[head] != UNKNOWN),
+        pa.array(device[head]),
+        texts_at(name.values, name.index[head]),
+        texts_at(category.values, category.index[head]),
+        pa.array(groups.sizes()),
+        *(pa.array(groups.sorted(values).percentile(50)) for values in (dur, gap)),
+        *(pa.array(groups.sums(values)) for values in (dur, gap)),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema(GAP_COLUMNS))

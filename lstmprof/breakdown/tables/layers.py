@@ -35,19 +35,21 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
-_UNTOLD = "the profile has no input shapes, or the shapes fit several sizes"
+_NO_SIZES = "the profile has no input shapes, or the shapes fit several sizes"
 _NO_STEPS = "the number of time steps is unknown"
 _NETWORK = (
-    Column.text("cell", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
-    Column.integer("time_steps", "number of time steps of the longest sequence in a call", _UNTOLD),
-    Column.integer("batch", "number of sequences per call", _UNTOLD),
-    Column.integer("inputs", "number of inputs of the first layer per time step", _UNTOLD),
-    Column.integer("hidden", "number of units per layer and direction", _UNTOLD),
-    Column.integer("layers", "number of stacked layers in a call", _UNTOLD),
-    Column.integer("directions", "2 if the layer is bidirectional, else 1", _UNTOLD),
-    Column.text("dtype", "element type of the inputs", _UNTOLD),
+    Column.text("cell", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _NO_SIZES),
+    Column.integer(
+        "time_steps", "number of time steps of the longest sequence in a call", _NO_SIZES
+    ),
+    Column.integer("batch", "number of sequences per call", _NO_SIZES),
+    Column.integer("inputs", "number of inputs of the first layer per time step", _NO_SIZES),
+    Column.integer("hidden", "number of units per layer and direction", _NO_SIZES),
+    Column.integer("layers", "number of stacked layers in a call", _NO_SIZES),
+    Column.integer("directions", "2 if the layer is bidirectional, else 1", _NO_SIZES),
+    Column.text("dtype", "element type of the inputs", _NO_SIZES),
     Column.flag(
-        "packed", "whether sequences of different lengths are packed without padding", _UNTOLD
+        "packed", "whether sequences of different lengths are packed without padding", _NO_SIZES
     ),
     Column.integer(
         "projection",
@@ -101,7 +103,7 @@ _LADDER = (
         "floor_ns",
         "least time of a call, forward and backward, at the measured peak rates, for the work that "
         "must run one time step after another: matmul of the state, and elementwise work",
-        f"the peak rates were not measured, or {_UNTOLD}",
+        f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )
 
@@ -123,7 +125,9 @@ COLUMNS = (
         "step",
     ),
     PER_STEP,
-    Column.integer("cells", "number of cells per call: time steps × layers × directions", _UNTOLD),
+    Column.integer(
+        "cells", "number of cells per call: time steps × layers × directions", _NO_SIZES
+    ),
     Column.real(
         "ops_per_time_step",
         "number of computing ops on the host per time step, in the forward pass",
@@ -143,7 +147,7 @@ COLUMNS = (
     Column.integer(
         "flops",
         "number of floating-point operations that the matmuls of a call need, forward and backward",
-        _UNTOLD,
+        _NO_SIZES,
     ),
     Column.real(
         "roofline_share",
@@ -167,11 +171,7 @@ class _Member:
 
 
 def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table:
-    """Return one row per recurrent layer or loop of cells; ``SCHEMA``.
-
-    If a rank has calls in marked steps, its calls outside of steps do not count (such as those of a
-    profiler's warm-up step).
-    """
+    """Return one row per recurrent layer; calls outside of marked steps do not count."""
     groups: dict[tuple[Any, ...], list[_Member]] = {}
     members = list(_members(events, info))
     within = {member.call.rank for member in members if member.call.step is not None}
@@ -231,11 +231,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the columns about optimizations (rungs) of a row, from its first forward pass.
-
-    ``next_rung_saves_ns`` is the mean over all calls. ``floor`` is the lower bound of the pass's
-    time.
-    """
+    """Return the columns about rungs: of the first forward pass; the saving is the mean."""
     stand = [one for m in members if m.work and (one := standing(m.work, floor))]
     if not stand:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -271,10 +267,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """The forward or backward pass of a cuDNN call: algorithm requested, and algorithms that ran.
-
-    ``possible`` is empty if the names of the kernels do not show the algorithm.
-    """
+    """A pass of a cuDNN call: the algorithm requested, and those that may have run, if known."""
 
     requested: Choice
     possible: tuple[str, ...]
@@ -293,21 +286,9 @@ def layer_of(call: Call) -> Layer | None:
     network = call.network
     if call.library != CUDNN:
         return None
-    unprojected = None if network.hidden is None else 0
-    return Layer(
-        framework=call.framework,
-        mode=network.cell,
-        dtype=network.dtype,
-        time_steps=network.time_steps,
-        batch=network.batch,
-        inputs=network.inputs,
-        hidden=network.hidden,
-        layers=network.layers,
-        directions=network.directions,
-        packed=network.packed,
-        projection=network.projection or unprojected,
-        op=call.op,
-    )
+    own = {name: getattr(network, name) for name in _NETWORK_FIELDS if name != "cell"}
+    own["projection"] = network.projection or (None if network.hidden is None else 0)
+    return Layer(framework=call.framework, mode=network.cell, op=call.op, **own)
 
 
 def _passes_of(
@@ -325,10 +306,7 @@ def _passes_of(
 def _passes(
     events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
 ) -> Iterator[tuple[int, Pass]]:
-    """Yield (index of a call, its pass) for each cuDNN call with recorded kernels.
-
-    ``owner`` has the index of each event's call.
-    """
+    """Yield (index of a call, its pass) for each cuDNN call with recorded kernels."""
     rows = np.flatnonzero(events.is_kind("kernel") & (owner != NONE))
     rows = rows[np.argsort(owner[rows], kind="stable")]
     names, texts = events.texts("name")

@@ -11,6 +11,7 @@ only peaks and sums.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -98,11 +99,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return for each device and allocator a row for the profile, each step and each phase.
-
-    A row per line of code follows, the largest peak first, if the lines are recorded. Without
-    counters of memory there are no rows.
-    """
+    """Return rows for the profile, each step, phase and line of code, by device and allocator."""
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
         if window.step is not None:
@@ -127,11 +124,7 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
-    """Yield (rank, phase of a step) for each phase of each step.
-
-    A phase's time interval begins with its first host event, and ends with its last host event or
-    when the next phase begins.
-    """
+    """Yield (rank, phase of a step); a phase may have several time intervals."""
     rows = np.flatnonzero(
         events.has_value("phase") & events.has_value("step") & ~events.has_value("device")
     )
@@ -169,10 +162,7 @@ _Memories = dict[_Owner, dict[int | None, "_ProcessMemory"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Memories:
-    """Return {(rank, device, allocator, line): {process: its memory}}.
-
-    ``borders`` are the times between which memory is summed, by rank.
-    """
+    """Return {(rank, device, allocator, line): {process: its memory}} between ``borders``."""
     memories: _Memories = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
@@ -195,10 +185,7 @@ class _ProcessMemory:
         self._first: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, time_ns: Ints, interval: Ints, values: _Floats) -> None:
-        """Add values of the counter ``name``, which must be later than the values added before.
-
-        ``interval`` has for each value the number of its time interval.
-        """
+        """Add later values of the counter ``name``; ``interval`` numbers their intervals."""
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
         first = np.flatnonzero(np.append(True, interval[1:] != interval[:-1]))
         if name == CHANGE:
@@ -217,32 +204,22 @@ class _ProcessMemory:
     def peak(self, name: str, parts: _Parts) -> float:
         """Return the largest value of the counter in the intervals ``parts``; NaN if unknown."""
         _, (most, _) = self._joined[name]
-        return float(
-            np.fmax.reduce(
-                [
-                    np.fmax.reduce(most[first:end], initial=self._last_before(name, first))
-                    for first, end in self._within(name, parts)
-                ]
-            )
-        )
+        peaks = [
+            np.fmax.reduce(most[first:end], initial=self._last_before(name, first))
+            for first, end in self._within(name, parts)
+        ]
+        return float(np.fmax.reduce(peaks))
 
     def grown(self, parts: _Parts) -> float:
         """Return by how many bytes allocated memory grew in the time intervals ``parts``."""
         changes = self.changes(parts)
         if ALLOCATED not in self._parts and changes is not None:
             return float(changes[1] - changes[3])
-        return float(
-            sum(
-                self._last_before(ALLOCATED, end) - self._last_before(ALLOCATED, first)
-                for first, end in self._within(ALLOCATED, parts)
-            )
-        )
+        last = functools.partial(self._last_before, ALLOCATED)
+        return float(sum(last(end) - last(first) for first, end in self._within(ALLOCATED, parts)))
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Return the changes in the time intervals ``parts``; None if changes were not recorded.
-
-        The result has the number and bytes of allocations, then those of frees.
-        """
+        """Return number and bytes of allocations and of frees; None if not recorded."""
         if CHANGE not in self._parts:
             return None
         _, each = self._joined[CHANGE]
@@ -252,11 +229,7 @@ class _ProcessMemory:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Return {counter: (numbers of the time intervals with values, values of each interval)}.
-
-        The values of a counter of totals are (peak, last value). Those of the counter of changes
-        are the number and bytes of allocations, then those of frees.
-        """
+        """Return {counter: (intervals with values, values)}: (peak, last), or changes."""
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
             intervals, values = zip(*added, strict=True)
@@ -264,10 +237,7 @@ class _ProcessMemory:
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """Return for each of ``parts`` the index range [first, end) of its time intervals.
-
-        The indices are those of the intervals of the counter ``name``.
-        """
+        """Return the range of indices of the counter's intervals in each part."""
         interval, _ = self._joined[name]
         ends = np.searchsorted(interval, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
@@ -297,10 +267,7 @@ def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterat
 
 
 def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
-    """Return the size columns for the time intervals ``parts``.
-
-    They are summed or maximised over the processes with values in these intervals.
-    """
+    """Return the size columns for ``parts``, over the processes with values in them."""
     there = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([process.peak(name, parts) for process in there]) for name in _TOTALS

@@ -1,29 +1,13 @@
 """The tables of ops, ranges and modules: host time, and the device time that they launched.
 
-For an op, range or module of some name, ``total`` is the time in which it was open; if it runs
-inside another one of the same name, the time counts once. ``self`` excludes what runs directly
-inside. NumPy computes both: in SQL, the recursive sum takes half as long again and a third more
-memory.
-
-Ops: on a device, ``self`` is the duration of the activities that the op itself launched (their
-``op_id``), and ``total`` also includes those of ops inside it, each activity once. So the device
-self times of all ops and the activities without an op sum to the duration of all activities. Time
-in which activities of several streams overlap counts several times.
-
-Ranges, phases and steps: an activity belongs to the innermost range that was open on the thread
-that launched it. If that thread had no open range (autograd's threads), the activity belongs to the
-innermost range of its rank that was open at the launch. Step markers count as one name, whatever
-their numbers.
-
-Modules: the table has modules and frames that the profiler recorded (``with_modules``,
-``with_stack``), and ranges of ``record_function`` and NVTX. Modules, frames and ranges are three
-sorts: ``self`` of a module excludes only modules inside it, not Python frames or ranges. An
-activity belongs to what was open on the thread that launched it. Work of the backward pass belongs
-to what was open around its forward op, and is counted separately.
-
-Ops and modules: an activity that a CUDA graph replayed belongs to the op and the module in which
-the graph captured it, if the profile records the capture. Ranges: it belongs to the range around
-the launch of the graph.
+``total`` is the time in which an entry was open (once, if it is inside one of the same name);
+``self`` excludes what runs directly inside. On a device they are the durations of the activities
+that the entry launched: those of ops by ``op_id``, those of ranges and modules by what was open on
+the launching thread (for ranges, else on any thread of the rank). Modules, frames and ranges are
+three sorts, each with its own ``self``. Backward work also belongs to the module of its forward op.
+An activity that a CUDA graph replayed belongs to the op and the module in which the graph captured
+it, if the profile records the capture, and to the range around the launch of the graph.
+NumPy computes the sums: recursive SQL takes half as long again and a third more memory.
 """
 
 from __future__ import annotations
@@ -35,7 +19,17 @@ import pyarrow as pa
 
 from lstmprof.events.annotate.links import captured_by
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.groups import Forest, Groups, heads, inherited, own_time, ratio, where_known
+from lstmprof.events.groups import (
+    Forest,
+    Groups,
+    heads,
+    inherited,
+    nearest,
+    own_time,
+    ratio,
+    values_at,
+    where_known,
+)
 from lstmprof.events.intervals import Flags, Ints, foremost
 from lstmprof.events.schema import (
     ACTIVITY_KINDS,
@@ -74,10 +68,7 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Host events grouped by rank and ``code``, with sums over each group.
-
-    ``rows`` are the events; ``code`` has a number for each event of the table, such as its name's.
-    """
+    """Host events ``rows`` grouped by rank and ``code`` (a number per event), and their sums."""
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -100,10 +91,7 @@ class _Grouped:
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return each group's sum of the ``values`` of its events and all events inside them.
-
-        It is null unless ``known`` is True for the group (default: the rank has activities).
-        """
+        """Return the sums of ``values`` over events and those inside; null unless ``known``."""
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 
@@ -114,7 +102,7 @@ def ops(events: EventTable, windows: list[Window]) -> pa.Table:
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, op = grouped.groups, events.rows_named("op_id")
     captured = captured_by(events)
-    op = np.where(captured != NONE, _at(op, captured), op)
+    op = np.where(captured != NONE, values_at(op, captured), op)
     activity = events.is_kind(*ACTIVITY_KINDS) & (op != NONE)
     kernel = activity & events.is_kind("kernel")
     spent, kernels = np.zeros(len(events), dtype=np.int64), np.zeros(len(events), dtype=np.int64)
@@ -201,15 +189,11 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return for each event, if it is a range, the ns of the activities that belong to it.
-
-    ``named`` is the mask of the ranges.
-    """
+    """Return for each range the ns of the activities that belong to it."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
-    own = np.where(named, np.arange(len(events)), NONE)
-    around = inherited(events.rows_named("parent_id"), own)[issuer]
+    around = nearest(events.rows_named("parent_id"), named)[issuer]
     elsewhere = around == NONE
     around[elsewhere] = _open_ranges(events, named, issuer[elsewhere])
     spent = np.zeros(len(events), dtype=np.int64)
@@ -218,10 +202,7 @@ def _launched_in(events: EventTable, named: Flags) -> Ints:
 
 
 def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
-    """Return for each call ``issuer`` the innermost range of its rank when the call began.
-
-    It is ``NONE`` if no range was open.
-    """
+    """Return the innermost range of the rank when each call ``issuer`` began, or ``NONE``."""
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(issuer), NONE, dtype=np.int64)
@@ -230,11 +211,7 @@ def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
         rows = rows[np.lexsort((-dur[rows], start[rows]))]
         lane = foremost(start[rows], events.end_ns[rows], np.arange(len(rows))[::-1])
         members = np.flatnonzero(rank[issuer] == number)
-        if len(lane.start_ns):
-            at = start[issuer[members]]
-            place = np.searchsorted(lane.start_ns, at, side="right") - 1
-            open_then = (place >= 0) & (at < lane.end_ns[place])
-            owner[members] = np.where(open_then, rows[lane.owner[place]], NONE)
+        owner[members] = values_at(rows, lane.owner_at(start[issuer[members]]))
     return owner
 
 
@@ -297,7 +274,9 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     rows, parent = np.flatnonzero(is_frame), events.rows_named("parent_id")
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, on_device = grouped.groups, grouped.on_device
-    around = inherited(parent, np.where(is_frame, np.arange(len(events)), NONE))
+    around = nearest(parent, is_frame)
+    above = np.full(len(events), NONE, dtype=np.int64)  # the next frame around each frame
+    above[rows] = values_at(around, parent[rows])
     launched, backward_host, backward_device = _caused(events, around)
     ranks = events.ints("rank", UNKNOWN)[events.rows_named("forward_id") != NONE]
     linked = np.isin(grouped.rank, ranks)
@@ -310,7 +289,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
             pa.array(names, pa.string()),
             pa.array(groups.sizes()),
             grouped.host_total(),
-            pa.array(groups.sums(_self_time(events, parent, around, rows))),
+            pa.array(groups.sums(own_time(events, above)[rows])),
             grouped.caused_inside(launched),
             grouped.caused(launched),
             grouped.caused_inside(backward_host, linked),
@@ -322,33 +301,17 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     return table.sort_by([("rank", "ascending"), *order, ("name", "ascending")])
 
 
-def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
-    """Return each frame's duration without the frames directly inside.
-
-    It is at least 0: frames inside may be recorded as longer, because profilers' times jitter.
-    """
-    time_ns = events.dur_ns.copy()
-    above = np.where(parent[rows] == NONE, NONE, around[parent[rows]])
-    inner = above != NONE
-    np.subtract.at(time_ns, above[inner], events.dur_ns[rows[inner]])
-    return np.asarray(np.maximum(time_ns[rows], 0), dtype=np.int64)
-
-
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three arrays of ns per frame: device time launched in it, then two of backward ops.
-
-    These are the host time and the device time of the backward ops whose forward op ran in the
-    frame. ``around`` has for each event the innermost frame around it.
-    """
+    """Return ns per frame: device time launched, and its backward ops' host and device time."""
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)
-    _add(host, _at(around, forward[backward]), own_time(events)[backward])
+    _add(host, values_at(around, forward[backward]), own_time(events)[backward])
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     captured = captured_by(events)[activity]
     issuer = np.where(captured != NONE, captured, issued_by(events)[activity])
-    _add(launched, _at(around, issuer), events.dur_ns[activity])
-    _add(device, _at(around, _at(forward, issuer)), events.dur_ns[activity])
+    _add(launched, values_at(around, issuer), events.dur_ns[activity])
+    _add(device, values_at(around, values_at(forward, issuer)), events.dur_ns[activity])
     return launched, host, device
 
 
@@ -356,14 +319,6 @@ def issued_by(events: EventTable) -> Ints:
     """Return for each event its launch; if unknown, the op that issued it; else ``NONE``."""
     launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
     return np.where(launch != NONE, launch, op)
-
-
-def _at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
-    known: Flags = rows != NONE
-    result = np.full(len(rows), NONE, dtype=np.int64)
-    result[known] = values[rows[known]]
-    return result
 
 
 def _add(sums: Ints, rows: Ints, amounts: Ints) -> None:

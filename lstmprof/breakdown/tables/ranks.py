@@ -5,21 +5,11 @@
     rank 0   |==== waits ====|== communicates ==|
     rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
 
-A collective ends on all its ranks at once. So its shortest kernel belongs to the last rank to
-arrive, and other kernels are longer by the wait of their rank. Only lengths are compared, because
-the clocks of ranks differ.
-
-Kernels of several ranks form one collective if all ranks have equally many kernels of this name in
-a step on that stream; they are matched in order. If their process group is known, only the ranks of
-that group are compared. Streams are matched in the order of their numbers if all ranks have equally
-many. To check a match, the offset of the clocks is subtracted: then the kernels of one collective
-must end together (``skew_ns``).
-
-Bandwidths are defined like those of NCCL's tests
-(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the message
-divided by the time without waits; for the bus, multiplied by the number of times that a link
-carries it. The table of ranks is computed from the ledger and the collectives. Its times are those
-of a mean step, or of the whole profile if no step is marked.
+A collective ends on all its ranks at once, so its shortest kernel belongs to the last rank to
+arrive. Only lengths are compared, because the clocks of ranks differ. Kernels form a collective if
+all ranks (of their process group) have equally many of this name in a step on that stream; to check
+this, their ends are compared after aligning the clocks (``skew_ns``). Bandwidths are those of
+NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -28,6 +18,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,7 +26,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
 from lstmprof.events import launch_config
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, bounds_of
 from lstmprof.events.groups import Groups, numbered
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.launch_config import (
@@ -129,12 +120,7 @@ COLLECTIVE_SCHEMA = schema(COLLECTIVE_COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives; arrays have one entry per kernel, sorted by start.
-
-    ``device`` is the number of the kernel's rank and device, from 0; ``devices`` is how many there
-    are. ``in_step`` is True for kernels that a step launched, and for all kernels if no step is
-    marked.
-    """
+    """The kernels of collectives, by start; ``device`` numbers pairs of rank and device from 0."""
 
     row: Ints
     in_step: Flags
@@ -176,7 +162,10 @@ def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.
     ]
     bus = [None if b is None else m.bus(b) for m, b in zip(messages, bandwidths, strict=True)]
     columns = [
-        *_columns(events, calls.row, ("rank", "device", "step", "stream", "name")),
+        *(
+            events.column(c).take(pa.array(calls.row)).cast(COLLECTIVE_SCHEMA.field(c).type)
+            for c in ("rank", "device", "step", "stream", "name")
+        ),
         *(
             pa.array([getattr(m, c) for m in messages], COLLECTIVE_SCHEMA.field(c).type)
             for c in ("operation", "bytes", "group_size", "process_group")
@@ -214,10 +203,9 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each of ``rows`` (kernels of collectives) moves.
+    """Return what each of ``rows`` moves, by the kernel or by the range "nccl:…" around it.
 
-    The profile records it for the kernel, or as the inputs of the range ("nccl:…") in which PyTorch
-    launches a collective. If a range launches several kernels, it is unknown how much each moves.
+    If a range launches several kernels, it is unknown how much each moves.
     """
     if not len(rows):
         return []
@@ -277,11 +265,6 @@ def group_size(info: RunInfo) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _columns(events: EventTable, rows: Ints, names: tuple[str, ...]) -> list[pa.Array]:
-    taken = events.select(names).take(rows)
-    return [taken.column(name).cast(COLLECTIVE_SCHEMA.field(name).type) for name in names]
-
-
 def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
     rows = np.flatnonzero(events.is_kind("kernel") & events.is_one_of("category", "collective"))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
@@ -293,11 +276,9 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return two codes for each call: one of its possible counterparts, one of its process group.
+    """Return a code per call, equal for possible counterparts, and a code of its group.
 
-    Calls on other devices are counterparts if they have the same code: the same step, name, process
-    group, and position of the stream among the device's streams. The code of an unknown process
-    group is ``NONE``.
+    Counterparts have equal step, name, process group and position of the stream on the device.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     position = np.zeros(len(stream), dtype=np.int64)
@@ -313,10 +294,7 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return the calls of each collective: one row per collective, one column per device.
-
-    There is one array for each set of devices that communicate; a device here is one of one rank.
-    """
+    """Return the calls of collectives, (collective, device), for each set of devices."""
     of_devices: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -352,11 +330,7 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return for each collective how far apart its ends are on the devices.
-
-    ``ends_ns`` has one row per collective and one column per device. The median offset of each
-    device's clock is subtracted first.
-    """
+    """Return how far apart the ends (collective, device) are, after aligning the clocks."""
     offset = ends_ns - ends_ns[:, :1]
     left = offset - np.median(offset, axis=0).astype(np.int64)
     return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
@@ -437,6 +411,10 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 _RankDevice = tuple[int | None, int | None]
+_rank_device: Callable[[Mapping[str, Any]], _RankDevice] = itemgetter("rank", "device")
+_last_rank_device: Callable[[Mapping[str, Any]], _RankDevice] = itemgetter(
+    "last_rank", "last_device"
+)
 _Rows = Sequence[dict[str, Any]]
 _Key = TypeVar("_Key", bound=Hashable)
 _Member = TypeVar("_Member")
@@ -472,14 +450,6 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
     return grouped
 
 
-def _rank_device(row: Mapping[str, Any]) -> _RankDevice:
-    return row["rank"], row["device"]
-
-
-def _last_rank_device(row: Mapping[str, Any]) -> _RankDevice:
-    return row["last_rank"], row["last_device"]
-
-
 def _times(
     rank_device: _RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
@@ -509,11 +479,7 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
     """Return the time of the steps in which at least one of ``calls`` ran."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
-    begins, ends = (
-        np.array([getattr(window, edge) for window in windows], dtype=np.int64)
-        for edge in ("start_ns", "end_ns")
-    )
-    return int(Covered(start, start + length).within(begins, ends).sum())
+    return int(Covered(start, start + length).within(*bounds_of(windows)).sum())
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
@@ -556,11 +522,7 @@ def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> 
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return columns about waiting: how long a device waits, for which device, how late it arrives.
-
-    ``own`` are the device's rows of the table of collectives. ``late`` are the rows of all devices
-    in collectives in which this device arrived last. ``others`` is the number of other devices.
-    """
+    """Return the columns about waits and lateness, from own rows and those of being last."""
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.host import computing, merged_threads
 from lstmprof.events.annotate.calls import launch_calls
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, bounds_of
 from lstmprof.events.groups import Groups, heads, ratio
 from lstmprof.events.intervals import Covered, Flags, Ints, running_time
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, RANK, STEP, Column, schema
@@ -86,22 +86,21 @@ def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -
     computes = computing(events)
     lane = merged_threads(events, rank, computes, state_codes(events))
     at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
-    opens, closes = _array([w.start_ns for w in windows]), _array([w.end_ns for w in windows])
-    return Covered(lane.start_ns[at_work], lane.end_ns[at_work]).within(opens, closes)
+    return Covered(lane.start_ns[at_work], lane.end_ns[at_work]).within(*bounds_of(windows))
 
 
 def _device_rows(
     events: EventTable, rows: Ints, device: int, windows: list[Window], counts: list[Ints]
 ) -> pa.Table:
     start, end = events.start_ns[rows], events.end_ns[rows]
-    opens, closes = _array([w.start_ns for w in windows]), _array([w.end_ns for w in windows])
+    opens, closes = bounds_of(windows)
     busy = Covered(start, end).within(opens, closes)
     overlapped = running_time(start, end, opens, closes) - busy
     window = _window_numbers(events, windows)[rows]
-    held = window != NONE
+    in_step = window != NONE
     spill = np.maximum(end - np.maximum(start, closes[window]), 0)
     spilled = np.zeros(len(windows), dtype=np.int64)
-    np.add.at(spilled, window[held], spill[held])
+    np.add.at(spilled, window[in_step], spill[in_step])
     issued = _per_window(events, rows, windows)
     return _rows(windows, device, busy, [overlapped, spilled, issued], counts)
 
@@ -109,13 +108,14 @@ def _device_rows(
 def _rows(
     windows: list[Window], device: int | None, busy: Ints, times: list[pa.Array], counts: list[Ints]
 ) -> pa.Table:
-    length = _array([w.end_ns - w.start_ns for w in windows])
+    opens, closes = bounds_of(windows)
+    length = closes - opens
     return pa.table(
         [
             pa.array([w.rank for w in windows], pa.int64()),
             pa.array([w.step for w in windows], pa.int64()),
             pa.array([device] * len(windows), pa.int64()),
-            pa.array([w.start_ns for w in windows], pa.int64()),
+            pa.array(opens),
             pa.array(length),
             pa.array(busy),
             pa.array(length - busy),
@@ -126,14 +126,11 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return for each event the index of its step in ``windows``; ``NONE`` outside of steps.
-
-    If no step is marked, there is one window, and the index is 0 for all events.
-    """
+    """Return each event's index in ``windows``, or ``NONE``; 0 if no step is marked."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)
-    numbers = _array([w.step for w in windows])
+    numbers = np.array([w.step for w in windows], dtype=np.int64)
     order = np.argsort(numbers)
     position = np.minimum(np.searchsorted(numbers[order], step), len(order) - 1)
     return np.where(numbers[order][position] == step, order[position], NONE)
@@ -143,10 +140,6 @@ def _per_window(events: EventTable, rows: Ints, windows: list[Window]) -> Ints:
     number = _window_numbers(events, windows)[rows]
     counted: Flags = number != NONE
     return np.bincount(number[counted], minlength=len(windows)).astype(np.int64)
-
-
-def _array(values: list[int | None] | list[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
 
 
 STREAM_COLUMNS = (
@@ -197,7 +190,5 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
 
 def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
     """Return the covered time in the steps of ``rank``, and the length of these steps."""
-    rank_windows = [w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank)]
-    start = np.array([w.start_ns for w in rank_windows], dtype=np.int64)
-    end = np.array([w.end_ns for w in rank_windows], dtype=np.int64)
+    start, end = bounds_of(w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank))
     return int(covered.within(start, end).sum()), int((end - start).sum())

@@ -1,13 +1,9 @@
 """The table of samples: stack samples of timed steps, compared with the ledger.
 
-Reads the samples of a run, which the capture classified by the parts of the ledger, and the
-breakdown of the clean step. The first rows are the parts: their share of the samples, their share
-of the breakdown, and the difference in percentage points. The other rows are Python lines that took
-more than 1 % outside of any op, which the profile does not show: hooks, logging, a loop's own work;
-and the garbage collector.
-
-Samples of a thread that waits for another do not count. Shares of samples refer to the time of all
-threads, so they differ from the ledger's if two threads compute at once.
+The first rows are the parts of the ledger: their share of the samples and of the breakdown. The
+other rows are Python lines that took more than 1 % outside of any op, which the profile does not
+show (hooks, logging, the garbage collector). Samples of a thread that waits for another do not
+count. Shares refer to the time of all threads, so they differ if two threads compute at once.
 """
 
 from __future__ import annotations

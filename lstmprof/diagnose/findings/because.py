@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import CALL, LATENCY
-from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
+from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Change, Finding, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.lacks.rules import NO_HOST, NO_LAUNCHES
+from lstmprof.breakdown.lacks import NO_HOST, NO_LAUNCHES
 from lstmprof.breakdown.replay import CHANGES, what_if
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.roofline import Roofline

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Intervals, attributed
-from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD
+from lstmprof.breakdown.lacks import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD, Lack
 from lstmprof.breakdown.mean_step import (
     MeanStep,
     lane_words,
@@ -54,8 +53,8 @@ from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import UsageError
+from lstmprof.events.annotate.recorded import ROUNDED_NS
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.annotate.tally import ROUNDED_NS
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import STATES, state_codes

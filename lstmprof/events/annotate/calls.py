@@ -52,10 +52,7 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Return the direction of the copy ``name``, one of DIRECTIONS; None if the name shows none.
-
-    CUDA arrays count as device memory.
-    """
+    """Return the direction of a copy, one of DIRECTIONS or None; arrays are device memory."""
     match = _LETTERS.search(name) or _WORDS.search(name)
     if match is None:
         return None
@@ -94,10 +91,7 @@ class Coverage:
 
 
 class ActivityCounts:
-    """For each event of a table: whether it launched 0, 1 or more activities.
-
-    ``rows`` is the number of events in the table.
-    """
+    """For each of ``rows`` events: whether it launched 0, 1 or more activities."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
@@ -111,8 +105,7 @@ class ActivityCounts:
         return activity_counts
 
     def add(self, launches: Ints) -> None:
-        """Count more activities; ``launches`` has the row of each activity's launch, or
-        ``NONE``."""
+        """Count more activities by the rows of their launches, or ``NONE``."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0
@@ -124,10 +117,7 @@ class ActivityCounts:
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return for each of ``rows`` (launches) whether it launched several activities.
-
-        It is False for ``NONE``.
-        """
+        """Return which of ``rows`` launched several activities; False for ``NONE``."""
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 
 

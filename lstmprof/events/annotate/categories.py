@@ -1,22 +1,11 @@
 """Classify each activity and op: fill ``category``, ``family`` and ``rule`` of linked events.
 
-``rules`` has the table of rules. The column ``rule`` has the text of the rule that decided, not its
-number, so that stored runs stay valid if a later version has other rules.
-
-The category of an activity comes from the first of these sources that applies:
-
-1. its kind, if it is a copy or memset;
-2. its name, if it is a kernel that copies or sets memory;
-3. ``rnn``, if it runs inside a recurrent op;
-4. its name, if it is a kernel that copies between tensors;
-5. the nearest enclosing op with a rule;
-6. the op that the activity names (``op_name``);
-7. its own name;
-8. the name of an enclosing library op;
-9. ``other``.
-
-Small work in the optimizer's phase then becomes ``optimizer``. An op has the category of its own
-rule, or null if it only calls other ops. Names of scopes never decide. Source: docs/ledger.md.
+The first of these sources that applies decides the category of an activity: its kind (copy,
+memset); its name, if it is a kernel that copies or sets memory; ``rnn``, if it runs inside a
+recurrent op; its name, if it copies between tensors; the nearest enclosing op with a rule; the op
+that it names (``op_name``); its own name; an enclosing library op. Small work of the optimizer's
+phase then becomes ``optimizer``. The column ``rule`` has the text of the rule, not its number, so
+that stored runs stay valid. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -29,12 +18,8 @@ import pyarrow as pa
 from lstmprof.events.annotate.calls import direction
 from lstmprof.events.annotate.links import scope_phases, small
 from lstmprof.events.annotate.rules import (
-    ATEN_COPIES,
-    CATEGORIES,
     COPY_ON_DEVICE,
     COPY_THAT_CASTS,
-    DECIDED_BY_NAME,
-    LIBRARY_OP,
     MEMSET,
     OPTIMIZER_WORK,
     RNN_FAMILIES,
@@ -47,6 +32,9 @@ from lstmprof.events.annotate.rules import (
     rnn_family,
     rule_text,
 )
+from lstmprof.events.annotate.rules.kernels import ATEN_COPIES, DECIDED_BY_NAME
+from lstmprof.events.annotate.rules.rule import CATEGORIES
+from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 from lstmprof.events.groups import Codes, inherited
 from lstmprof.events.intervals import Flags
 from lstmprof.events.launch_config import recorded_inputs
@@ -78,10 +66,7 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Return ``events`` with ``category``, ``family`` and ``rule`` filled.
-
-    ``captured``: lstmprof's own worker ran the steps, so scopes named like phases are phases.
-    """
+    """Return ``events`` with categories; if ``captured``, scopes may be phases."""
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
     derived = {
@@ -105,7 +90,10 @@ def _rules(events: EventTable, captured: bool) -> Codes:
     rule = np.where(of_library, within, op_rules)
     kernels = np.flatnonzero(events.is_kind("kernel"))
     rule[kernels] = _kernel_rules(events, links, op_rules, kernels)
-    copies, on_device = events.is_kind("memcpy"), events.where_name(_is_on_device)
+    copies, on_device = (
+        events.is_kind("memcpy"),
+        events.where_name(lambda name: direction(name) in _COPIES_ON_DEVICE),
+    )
     rule[copies] = _NUMBER[TRANSFER]
     rule[copies & on_device] = _NUMBER[COPY_ON_DEVICE]
     rule[events.is_kind("memset")] = _NUMBER[MEMSET]
@@ -125,10 +113,7 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return the number of each op's own rule.
-
-    It is ``NONE`` for ops that only call other ops, and for other events.
-    """
+    """Return the number of each op's own rule; ``NONE`` for others and ops that only call ops."""
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -148,10 +133,9 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return for each of ``copies`` (rows of copies) whether the copy changes the element type.
+    """Return for each of ``copies`` (rows) whether the copy changes the element type.
 
-    The recorded types of the tensors decide. If they are unknown, a copy inside ``aten::to`` counts
-    as a cast, because PyTorch's autocast calls ``aten::to``.
+    If the types are unknown, a copy inside ``aten::to`` counts: PyTorch's autocast calls that op.
     """
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
@@ -175,8 +159,8 @@ def _types_differ(dtypes: str) -> int:
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
     """Return the rule number of each kernel in ``rows``, by the order in the module's docstring.
 
-    One exception: with JAX, ``op_name`` ends in the last op of a fusion. If that op only moves
-    elements and the kernel's own name shows a computation, the kernel's own name decides.
+    With JAX, ``op_name`` ends in a fusion's last op. If that only moves elements and the kernel's
+    name shows a computation, the name decides.
     """
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
@@ -195,37 +179,29 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return for each kernel in ``rows`` the rule number of its op, or of the nearest op around
-    that.
-
-    ``candidates`` has a rule number per event, or ``NONE``. The nearest op with a number counts.
-    """
+    """Return the number in ``candidates`` of each kernel's op, or of the nearest op around."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return for each kernel whether it copies a tensor for the op that launched it.
+    """Return which kernels copy a tensor before or after the work of their op.
 
-    Such copies come before or after the op's work. ``by_kernel`` are the rules by the kernels'
-    names, ``rules`` those by the op. If a kernel's name does not distinguish casts from copies and
-    the op is a cast or a copy, the result is False.
+    A kernel whose name may mean a cast or a copy is not one of them if the op is a cast or copy.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
-    """Return for each op of another library than the framework the kernel rule for its name, or
-    ``NONE``."""
+    """Return for each op of a library the kernel rule for its name, or ``NONE``."""
     of_library = op_rules == _NUMBER[LIBRARY_OP]
     within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
     return np.where(within == _NUMBER[UNNAMED], NONE, within)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return for each event the rule number for its ``op_name`` (recorded by XPlane), or
-    ``NONE``."""
+    """Return the rule number for each event's ``op_name`` (XPlane), or ``NONE``."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 
@@ -238,19 +214,12 @@ def _rule_of_library_op(name: str) -> int:
     return _kernel_rule(name.rpartition("::")[2])
 
 
-def _is_on_device(copy: str) -> bool:
-    return direction(copy) in _COPIES_ON_DEVICE
-
-
 def _kernel_rule(name: str) -> int:
     return _NUMBER[kernel_rule(name) or UNNAMED]
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return for each event whether a name scope puts it into the optimizer's phase.
-
-    Users choose the names of scopes, so such a phase is not reliable.
-    """
+    """Return which events are in the optimizer's phase only by a name that users choose."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

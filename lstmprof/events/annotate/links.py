@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 from lstmprof.events.groups import Codes, inherited
-from lstmprof.events.intervals import Flags, Ints, Segments, foremost, longer_first
+from lstmprof.events.intervals import Flags, Ints, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
@@ -54,10 +54,7 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """Return the row numbers ``rows`` as 32-bit integers if the table is small enough.
-
-    This saves memory: profiles have millions of rows.
-    """
+    """Return row numbers as 32-bit integers if possible: profiles have millions of rows."""
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
@@ -130,11 +127,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of the rows ``among`` that equals it in all
-    ``columns``.
-
-    It is ``NONE`` if there is no such row.
-    """
+    """Return for each of ``rows`` the first of ``among`` equal in all ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     both = np.concatenate([among, rows])
@@ -213,8 +206,8 @@ def _op_phase(name: str) -> int:
     if name.startswith(_AUTOGRAD) or _GRADIENT_NODE.fullmatch(name):
         return PHASES.index("backward")
     if name.startswith("mxnet::"):
-        told = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
-        return next(told, NONE)
+        matches = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
+        return next(matches, NONE)
     scan = scan_label(name)
     if scan is None:
         return NONE
@@ -228,10 +221,7 @@ def _range_phase(name: str) -> int:
 
 
 def scope_phases(events: EventTable) -> Codes:
-    """Return the phase that the name scope of each TensorFlow node or XLA op shows, or ``NONE``.
-
-    Phases are indices into ``PHASES``.
-    """
+    """Return the phase that the name scope of each node or XLA op shows, or ``NONE``."""
     return events.once(_scope_phases, "name", "op_name", "kind")
 
 
@@ -256,10 +246,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return for each host event the phase that was open on its rank when the event started.
-
-    The innermost open phase range of all threads decides; ``NONE`` if none is open.
-    """
+    """Return the innermost phase open on the rank, on any thread, when each host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -270,18 +257,9 @@ def _open_phases(events: EventTable) -> Codes:
         rows = nesting_order(events, np.flatnonzero(is_range & (rank == number)))
         open_then = foremost(start[rows], end[rows], np.arange(len(rows))[::-1])
         asked = np.flatnonzero(on_host & (rank == number))
-        owner = _owner_at(open_then, start[asked])
+        owner = open_then.owner_at(start[asked])
         phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
     return phase
-
-
-def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the owner of the segment at that time, or ``NONE``."""
-    if not len(segments.start_ns):
-        return np.full(len(at_ns), NONE, dtype=np.int64)
-    index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
-    inside = (index >= 0) & (at_ns < segments.end_ns[np.maximum(index, 0)])
-    return np.where(inside, segments.owner[np.maximum(index, 0)], NONE)
 
 
 def with_forwards(events: EventTable) -> EventTable:

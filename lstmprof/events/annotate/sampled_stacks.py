@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from lstmprof.events.annotate.rules import LIBRARY_OP, op_rule
+from lstmprof.events.annotate.rules import op_rule
+from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 
 DISPATCH, PYTHON = "dispatch", "python"
 #: Part of stacks in code that XLA generated. The code has no symbol name, so its op is unknown.
@@ -49,11 +50,7 @@ def _rule(part: str, frameworks: str, pattern: str, reason: str) -> FrameRule:
 
 
 def _functor(part: str, functors: str, reason: str) -> FrameRule:
-    """Make a rule for TensorFlow's unary and binary kernels with one of these functors.
-
-    ``functors`` is a regular expression. These kernels are instances of one class template, so that
-    only the functor shows the work.
-    """
+    """Make a rule for TensorFlow's unary and binary kernels: only the functor shows the work."""
     pattern = rf"^tensorflow::(?:Simple)?(?:Unary|Binary)\w*Op<.*functor::(?:{functors})"
     return _rule(part, "tensorflow", pattern, reason)
 

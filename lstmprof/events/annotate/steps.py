@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +49,7 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length; if their number is even, the shorter of the middle
-    two."""
+    """Return the window of median length, or the shorter of the middle two."""
     by_length = sorted(windows, key=lambda window: window.end_ns - window.start_ns)
     return by_length[(len(by_length) - 1) // 2]
 
@@ -86,8 +85,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind`` in which host ranges that match ``expression`` are the only
-    steps."""
+    """Return the column ``kind`` with host ranges that match ``expression`` as the only steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -111,10 +109,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the rows, among ``rows``, of the markers of the thread that has the most markers.
-
-    Markers inside other markers are left out; the others are sorted by time.
-    """
+    """Return the outermost markers of the thread with the most markers, by time."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -134,11 +129,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per marker of one rank.
-
-    ``processes`` has (rows, rows of the markers) for each of the rank's processes, which ran one
-    after the other.
-    """
+    """Return one window per marker; ``processes`` has (rows, markers) of each, in order."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -149,7 +140,10 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return the end of each marker's window; ``rows`` are all events of the process."""
+    """Return when the step of each marker ends; ``rows`` are all events of the process.
+
+    In profiles that lstmprof ``captured``, a step ends with its marker, else at the next marker.
+    """
     ends = events.end_ns[markers]
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
@@ -160,10 +154,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the numbers in the markers' names (``ProfilerStep#7``), or 0, 1, 2 … if any is absent.
-
-    Also return 0, 1, 2 … if two markers have the same number.
-    """
+    """Return the numbers in the names (``ProfilerStep#7``), or 0, 1 … unless all differ."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -178,8 +169,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops; if there are no ops, that with the most runtime
-    calls."""
+    """Return the thread with the most ops, or else with the most runtime calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -188,10 +178,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return the number of windows with step numbers for each of ``ranks``.
-
-    ``UNKNOWN`` in ``ranks`` is the rank None.
-    """
+    """Return the number of windows with step numbers of each rank; ``UNKNOWN`` is None."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -199,10 +186,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Return ``events`` with ``step`` filled: the step in whose window the event started.
-
-    For an activity with a launch, the start of the launch counts.
-    """
+    """Return ``events`` with the step in whose window they, or their launches, began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -215,20 +199,23 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
     for rank in events.ranks() if of_ranks else ():
         if rank in of_ranks:
             rows = events.rows_of_rank(rank)
-            step[rows] = _steps_at(at[rows], of_ranks[rank])
+            numbers = np.array([window.step for window in of_ranks[rank]], dtype=np.int64)
+            index = windows_at(at[rows], of_ranks[rank])
+            step[rows] = np.where(index < 0, -1, numbers[index])
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 
 
-def _steps_at(at_ns: Ints, step_windows: list[Window]) -> Ints:
-    """Return the step number at each time in ``at_ns``, or −1 outside of steps.
+def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
+    """Return the starts and the ends of the windows."""
+    bounds = [(window.start_ns, window.end_ns) for window in step_windows]
+    starts, ends = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
+    return starts, ends
 
-    ``step_windows`` belong to one rank and are sorted by time. If two overlap, the later step is
-    returned.
-    """
-    starts, ends, steps = (
-        np.array(values, dtype=np.int64)
-        for values in zip(*((w.start_ns, w.end_ns, w.step) for w in step_windows), strict=True)
-    )
-    latest = np.searchsorted(starts, at_ns, side="right") - 1
-    inside = (latest >= 0) & (at_ns < ends[latest])
-    return np.where(inside, steps[latest], -1)
+
+def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
+    """Return the index of the window of one rank at each time, the later of two, or −1."""
+    starts, ends = bounds_of(step_windows)
+    order = np.argsort(starts, kind="stable")
+    index = np.searchsorted(starts[order], at_ns, side="right") - 1
+    latest = order[index]
+    return np.where((index >= 0) & (at_ns < ends[latest]), latest, -1)

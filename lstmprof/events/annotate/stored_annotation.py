@@ -83,10 +83,7 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of int64 columns on disk, divided into numbered files in the new folder ``path``.
-
-    ``width`` is the number of columns.
-    """
+    """Rows of ``width`` int64 columns on disk, in numbered files of the new folder ``path``."""
 
     def __init__(self, path: Path, width: int) -> None:
         with room_in(path.parent):
@@ -154,9 +151,8 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
 class _Joined:
     """The events whose ids refer to another batch; each attribute has one file per batch.
 
-    ``guests`` are activities of other batches whose launch or op is in this batch. ``leavers`` are
-    activities of this batch whose launch or op is in another batch. ``forward`` has two columns:
-    the row of a backward op of this batch, and the row of its forward op.
+    ``guests`` are activities of other batches whose launch or op is in this batch; ``leavers`` are
+    those of this batch that are guests elsewhere. ``forward`` has pairs of backward and forward op.
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -201,8 +197,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Store the ops of ``part`` that have an autograd number; return whether one is a backward
-        op."""
+        """Store the ops with an autograd number; return whether one is a backward op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -236,10 +231,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Record that each event in ``rows`` moves to the batch of the event in ``to_rows``.
-
-        Events that are already in this batch do not move.
-        """
+        """Record that the events ``rows`` are guests in the batches of ``to_rows``."""
         own, other = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != other
         self.leavers.add(own[moves], rows[moves])
@@ -265,10 +257,7 @@ _JOIN_COLUMNS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Return an events table with only these columns; ``UNKNOWN`` becomes null.
-
-    If ``start_ns`` is None, the start of each event is its row number.
-    """
+    """Return an events table with these columns; ``UNKNOWN`` becomes null."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -280,10 +269,7 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """The events of batch ``number``, its guests, and earlier host events that still run.
-
-    The ``event_id`` in ``events`` counts from 0; ``rows`` are the rows in the whole table.
-    """
+    """A batch with guests and earlier events that still run; ``rows``: in the whole table."""
 
     number: int
     events: EventTable
@@ -323,10 +309,7 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """Store the derived columns of each batch in a file.
-
-    The columns of guests (activities of other batches) are stored separately; ``files`` joins them.
-    """
+    """Store the derived columns of each batch in a file, and those of guests apart."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -349,10 +332,7 @@ class _Derived:
         self._of_guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return a derived column as integers.
-
-        Links become rows of the whole table, and texts become indices into ``self._texts``.
-        """
+        """Return a derived column as rows of the whole table or codes of ``self._texts``."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])
@@ -363,11 +343,7 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield the path of one file per batch, with all derived columns.
-
-        The columns that other batches computed for its activities are included. ``forward`` has
-        pairs of backward and forward ops (see ``_Joined``).
-        """
+        """Yield one file per batch with all derived columns; ``forward`` is that of ``_Joined``."""
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}

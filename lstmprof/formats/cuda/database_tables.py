@@ -37,7 +37,7 @@ MAX_VALUE_BYTES = 2**24
 #: header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: Name of the key column in queries that join a table with the rows to which it refers.
+#: Alias of a foreign key in queries that join a table with the rows to which the key refers.
 _KEY = "pointing_key"
 #: (first byte, byte after) of the page size and of the page count in the file's header:
 #: https://sqlite.org/fileformat2.html, section 1.3.
@@ -46,10 +46,7 @@ _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 @dataclass(frozen=True)
 class Database:
-    """An open database; ``columns`` has the readable columns of each table.
-
-    More than ``most_rows`` rows do not fit into the file.
-    """
+    """An open database; ``columns`` are readable, and ``most_rows`` fit into the file."""
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
@@ -143,10 +140,7 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts as Arrow arrays, in the portions of ``int_chunks``.
-
-        A value that is no text is null. A missing column yields nothing.
-        """
+        """Yield a column of texts like ``int_chunks``; other values are null."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
@@ -183,10 +177,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the names of the tables in an SQLite database; none if ``raw`` is no such database.
-
-    If the database is damaged, return those of ``wanted`` that occur anywhere in its bytes.
-    """
+    """Return the names of a database's tables; if damaged, those of ``wanted`` in its bytes."""
     if not is_sqlite(raw):
         return set()
     try:

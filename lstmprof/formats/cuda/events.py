@@ -6,7 +6,7 @@ A ``Batch`` has some events of one table; ``CudaEvents`` has all events of the d
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,18 +69,25 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
     return texts.dictionary_encode().take(pa.array(codes))
 
 
-def launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """Return each kernel's launch configuration from the columns ``LAUNCH_COLUMNS`` of ``read``."""
-    columns = [read[name] for name in LAUNCH_COLUMNS]
-    if not len(columns[0]):
-        return pa.nulls(0, _TEXT)
+def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
+    """Return the number of each key in ``numbers``; ``UNKNOWN`` if it has none."""
+    distinct, codes = np.unique(keys, return_inverse=True)
+    return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
+
+
+def launch_configs(
+    read: Mapping[str, Ints], names: Sequence[str], config: Callable[..., str | None]
+) -> pa.DictionaryArray:
+    """Return ``config`` of each kernel's columns ``names``; it is called once per combination."""
+    columns = [read[name] for name in names]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
-    texts = pa.array([_launch_config(*numbers) for numbers in distinct], pa.string())
+    texts = pa.array([config(*numbers) for numbers in distinct], pa.string())
     return texts.dictionary_encode().take(pa.array(group.of))
 
 
-def _launch_config(*numbers: int) -> str | None:
+def cupti_launch_config(*numbers: int) -> str | None:
+    """Return the launch configuration in the columns ``LAUNCH_COLUMNS`` of one kernel."""
     known = [None if number == UNKNOWN else number for number in numbers]
     *sizes, registers, static, dynamic = known
     both = None if static is None or dynamic is None else static + dynamic
@@ -198,28 +205,22 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add the events of ``batch`` that have a possible time.
-
-        If ``within`` (first ns, last ns) is given, add only events that overlap or touch it.
-        """
+        """Add the events with a possible time that overlap or touch ``within``, if it is given."""
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
-        kept = _within(timed, *within) if within else timed
-        if not len(kept):
+        chosen = _within(timed, *within) if within else timed
+        if not len(chosen):
             return
-        self.count += len(kept)
-        first, last = int(kept.ints["start_ns"].min()), int(kept.ints["end_ns"].max())
+        self.count += len(chosen)
+        first, last = int(chosen.ints["start_ns"].min()), int(chosen.ints["end_ns"].max())
         self.span = (
             (min(first, self.span[0]), max(last, self.span[1])) if self.span else (first, last)
         )
-        self.chunks.add(_table(kept))
+        self.chunks.add(_table(chosen))
 
     def closed(self, ranges: Batch) -> Batch:
-        """Return ``ranges``; a range without an end lasts until the end of the last event.
-
-        The length of a range that starts later is 0.
-        """
+        """Return ``ranges`` in which a range without an end lasts until the last event."""
         start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
         is_open = end == UNKNOWN
         if not is_open.any():

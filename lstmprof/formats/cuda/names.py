@@ -185,10 +185,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of an NVTX range.
-
-    ``has_seq`` and ``has_id`` say whether emit_nvtx wrote ``seq`` and ``op_id`` after the name.
-    """
+    """Return (kind, name) of a range, for which emit_nvtx wrote ``seq`` and ``op_id`` or not."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
@@ -205,10 +202,7 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """Return a name for a text of pyprof: ``torch.cat`` for a call, ``model.py:33`` for a stack.
-
-    The name of a stack is its last frame outside of pyprof.
-    """
+    """Return ``torch.cat`` for a call; for a stack, its last own frame: ``model.py:33``."""
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):
@@ -218,10 +212,7 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """Return the NVTX ranges with these texts; ``ints`` has their times, processes and threads.
-
-    Texts that differ only in emit_nvtx's numbers are interpreted once.
-    """
+    """Return the ranges with these texts; those that differ only in numbers are read once."""
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]

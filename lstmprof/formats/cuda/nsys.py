@@ -1,16 +1,10 @@
 """Read Nsight Systems' SQLite exports (``nsys export --type sqlite``), and reports by calling nsys.
 
-::
-
-    tables ─ nsys_events, GPU metrics, memory ─▶ Profile
-
-Any table or column may be missing. GPU metrics (``--gpu-metrics-devices``) have one row per value;
-the lowest byte of ``typeId`` is the GPU's number in ``TARGET_INFO_GPU``. Values are as Nsight
-writes them, mostly whole percent; brackets in a metric's name are not reliably its unit. Memory
-events (``--cuda-memory-usage=true``) have one row per allocation or free of a process and device;
-pinned and pageable memory is the host's. What was allocated before the first event is not recorded.
-Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference" and
-"GPU Metrics"; ``ENUM_CUDA_DEV_MEM_EVENT_OPER`` and ``ENUM_CUDA_MEM_KIND`` of its exports.
+Any table or column may be missing. GPU metrics have one row per value; the lowest byte of
+``typeId`` is the GPU's number in ``TARGET_INFO_GPU``. Values are as Nsight writes them. Memory
+events have one row per allocation or free; pinned and pageable memory is the host's. What was
+allocated before the first event is not recorded. Source:
+https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference".
 """
 
 from __future__ import annotations
@@ -26,11 +20,11 @@ import pyarrow as pa
 
 from lstmprof.errors import ForeignFileError, ProfileError, one_line
 from lstmprof.events import Profile
-from lstmprof.events.counters import BYTES, CHANGE, READ, Collected, sorted_by_time
+from lstmprof.events.counters import BYTES, CHANGE, Collected, values_table
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
-from lstmprof.formats.cuda.events import Batch, CudaEvents, constant, natural, positive
+from lstmprof.formats.cuda.events import Batch, CudaEvents, natural, positive
 from lstmprof.formats.cuda.nsys_events import devices_of, events_of, whole_graphs
 from lstmprof.formats.raw_file import OpenFile, RawFile
 from lstmprof.host.scratch import temporary_folder
@@ -59,13 +53,18 @@ def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: C
         device = np.array([devices.get(of & _GPU_BITS, UNKNOWN) for of, _ in metrics], np.int64)
         named = np.array([metric in names for metric in metrics], np.bool_)
         codes, time_ns, value = codes.reshape(-1), read["timestamp"], read["value"]
-        told = (named & (device != UNKNOWN))[codes] & (value != UNKNOWN)
-        told &= (np.abs(time_ns) <= rows.MAX_NS) & (time_ns != UNKNOWN)
-        left_out += int(len(told) - np.count_nonzero(told))
-        if told.any():
+        complete = (named & (device != UNKNOWN))[codes] & (value != UNKNOWN)
+        complete &= (np.abs(time_ns) <= rows.MAX_NS) & (time_ns != UNKNOWN)
+        left_out += int((~complete).sum())
+        if complete.any():
             texts = pa.array([names.get(metric) for metric in metrics], pa.string())
             collected.add(
-                _metric_table(time_ns[told], device[codes[told]], texts, codes[told], value[told])
+                values_table(
+                    time_ns=time_ns[complete],
+                    device=device[codes[complete]],
+                    name=texts.take(pa.array(codes[complete])).dictionary_encode(),
+                    value=value[complete].astype(np.float64),
+                )
             )
     return left_out
 
@@ -77,22 +76,6 @@ def _metric_names(database: Database) -> dict[_Metric, str]:
     numbers = zip(read["typeId"].tolist(), read["metricId"].tolist(), strict=True)
     names = zip(numbers, database.texts(_METRIC_NAMES, "metricName"), strict=True)
     return {number: rows.clean(name) for number, name in names if name}
-
-
-def _metric_table(
-    time_ns: Ints, device: Ints, names: pa.Array, codes: Ints, value: Ints
-) -> pa.Table:
-    count = len(time_ns)
-    columns = {
-        "time_ns": time_ns,
-        "pid": pa.nulls(count, pa.int64()),
-        "device": device,
-        "name": names.take(pa.array(codes)).dictionary_encode(),
-        "unit": pa.nulls(count, READ.field("unit").type),
-        "value": value.astype(np.float64),
-        "allocator": pa.nulls(count, READ.field("allocator").type),
-    }
-    return sorted_by_time(pa.table(columns, schema=READ))
 
 
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
@@ -114,31 +97,28 @@ def add_memory(
     odd = 0
     for read in database.int_chunks(_MEMORY, *_MEMORY_COLUMNS):
         start, size, operation = read["start"], read["bytes"], read["memoryOperationType"]
-        told = (np.abs(start) <= rows.MAX_NS) & (start != UNKNOWN) & (size >= 0)
-        told &= np.isin(operation, (_ALLOCATION, _FREE))
-        odd += int(len(told) - np.count_nonzero(told))
-        kept = {name: values[told] for name, values in read.items()}
-        if told.any():
-            collected.add(_changes(kept, renumbered))
+        complete = (np.abs(start) <= rows.MAX_NS) & (start != UNKNOWN) & (size >= 0)
+        complete &= np.isin(operation, (_ALLOCATION, _FREE))
+        odd += int((~complete).sum())
+        if complete.any():
+            some = {name: values[complete] for name, values in read.items()}
+            collected.add(_changes(some, renumbered))
     return odd
 
 
 def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> pa.Table:
-    count = len(read["start"])
     pid = np.where(read["globalPid"] == UNKNOWN, 0, positive(read["globalPid"] >> 24 & 0xFFFFFF))
     placed = renumbered(Batch({"pid": pid, "device": natural(read["deviceId"])}, {})).ints
     on_host = np.isin(read["memKind"], _OF_HOST)
     sign = np.where(read["memoryOperationType"] == _FREE, -1.0, 1.0)
-    columns = {
-        "time_ns": read["start"],
-        "pid": pa.array(pid, mask=pid <= 0),
-        "device": pa.array(placed["device"], mask=on_host | (placed["device"] < 0)),
-        "name": constant(CHANGE, count),
-        "unit": constant(BYTES, count),
-        "value": sign * read["bytes"],
-        "allocator": pa.nulls(count, READ.field("allocator").type),
-    }
-    return sorted_by_time(pa.table(columns, schema=READ))
+    return values_table(
+        time_ns=read["start"],
+        pid=pa.array(pid, mask=pid <= 0),
+        device=pa.array(placed["device"], mask=on_host | (placed["device"] < 0)),
+        name=CHANGE,
+        unit=BYTES,
+        value=sign * read["bytes"],
+    )
 
 
 #: Endings of Nsight Systems' reports. Their format is not public, so an installed ``nsys`` exports
@@ -231,20 +211,17 @@ def _read_export(raw: RawFile) -> Profile:
             gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
             notes=(
                 *recorded.notes(),
-                *_missing(recorded, graphs, complaints),
-                *_without_size(odd),
-                *_without_gpu(unplaced),
+                *_more_notes(recorded, graphs, complaints, odd, unplaced),
             ),
             metadata=_metadata(database),
             counters=counted.counters().shifted(-origin_ns),
         )
 
 
-def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
-    """Yield notes about what was not recorded: any activity, or the kernels of CUDA graphs.
-
-    ``graphs`` is the number of CUDA graphs that were recorded as one activity each.
-    """
+def _more_notes(
+    recorded: CudaEvents, graphs: int, complaints: list[str], allocations: int, values: int
+) -> Iterator[str]:
+    """Yield notes on missing data; ``allocations`` and ``values`` count what was left out."""
     if not recorded.activities:
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:
@@ -252,14 +229,8 @@ def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterat
             f"the kernels of {graphs} CUDA graphs were not recorded; add "
             "--cuda-graph-trace=node to nsys"
         )
-
-
-def _without_size(allocations: int) -> Iterator[str]:
     if allocations:
         yield f"{allocations} allocations or frees without time, size or kind were left out"
-
-
-def _without_gpu(values: int) -> Iterator[str]:
     if values:
         yield (
             f"{values} GPU metric values were left out: no name, time or number, or a GPU that the"

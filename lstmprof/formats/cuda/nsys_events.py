@@ -20,9 +20,11 @@ from lstmprof.formats.cuda.events import (
     Batch,
     CudaEvents,
     constant,
+    cupti_launch_config,
     device_facts,
     gathered,
     launch_configs,
+    looked_up,
     named,
     natural,
     positive,
@@ -78,9 +80,9 @@ def devices_of(database: Database) -> Devices:
         return _placed_once(ordinals, gpu_names, facts)
     read = database.ints(_DEVICES, "gpuId", "cudaId", "pid")
     gpu, cuda, pid = (read[name].tolist() for name in ("gpuId", "cudaId", "pid"))
-    meant = dict(zip(cuda, gpu, strict=True))
-    if all(meant[c] == g for c, g in zip(cuda, gpu, strict=True)):
-        return _placed_once(meant, gpu_names, facts)
+    gpu_of = dict(zip(cuda, gpu, strict=True))
+    if all(gpu_of[c] == g for c, g in zip(cuda, gpu, strict=True)):
+        return _placed_once(gpu_of, gpu_names, facts)
     gpus = dict(zip(zip(pid, cuda, strict=True), gpu, strict=True))
     return Devices(gpu_names, facts, gpus, {number: number for number in gpus.values()})
 
@@ -88,11 +90,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices for an export in which each of CUDA's numbers means one GPU in all
-    processes.
-
-    ``gpus`` maps CUDA's number to Nsight's; ``names`` and ``facts`` are by Nsight's number.
-    """
+    """Return the devices if each of CUDA's numbers means one GPU in all processes."""
     of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
@@ -102,8 +100,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Value]) -> dict[i
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return {CUDA's device number: Nsight's GPU number}; both are equal if CUDA's is not
-    recorded."""
+    """Return {CUDA's device number: Nsight's GPU number}, equal if not recorded."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -127,10 +124,9 @@ class Contexts:
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
         """Return the device of each event's context if it is known, else the event's own device."""
-        contexts, codes = np.unique(_context_key(ints), return_inverse=True)
-        is_known = np.array([context in self._devices for context in contexts.tolist()], bool)
-        devices = np.array([self._devices.get(c, UNKNOWN) for c in contexts.tolist()], np.int64)
-        return np.where(is_known[codes], devices[codes], ints["device"])
+        keys = _context_key(ints)
+        learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
+        return np.where(learned, looked_up(keys, self._devices), ints["device"])
 
 
 def _context_key(ints: Mapping[str, Ints]) -> Ints:
@@ -287,7 +283,7 @@ def _activity(
     ints = {**_placed(read), **node, **moved}
     texts = {"kind": constant(kind, len(read["start"])), "name": name}
     if table == _KERNELS:
-        texts["launch_config"] = launch_configs(read)
+        texts["launch_config"] = launch_configs(read, LAUNCH_COLUMNS, cupti_launch_config)
     return Batch(ints, texts)
 
 
@@ -305,10 +301,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return the text number of each kernel's best known name (``_KERNEL_NAMES`` has the order).
-
-    ``known`` are the numbers of all texts.
-    """
+    """Return the number of each kernel's best name that is among the texts ``known``."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -317,11 +310,7 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
-    """Yield waits for a device; the device is that of the activities in the wait's CUDA context.
-
-    The wait's ``deviceId`` may be wrong: a report's second process wrote 0 for device 1 (seen in
-    Nsight Systems 2026.2).
-    """
+    """Yield waits, on the device of their context: their own ``deviceId`` may be wrong."""
     if _SYNCS not in database.columns:
         return
     for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
@@ -391,10 +380,7 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return times, pid and tid of host events.
-
-    ``globalTid`` contains machine, process and thread in 16, 24 and 24 bits.
-    """
+    """Return times, pid and tid; ``globalTid`` is machine, process, thread: 16, 24, 24 bits."""
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {

@@ -27,9 +27,11 @@ from lstmprof.formats.cuda.events import (
     Batch,
     CudaEvents,
     constant,
+    cupti_launch_config,
     device_facts,
     gathered,
     launch_configs,
+    looked_up,
     named,
     natural,
     positive,
@@ -145,7 +147,7 @@ def _activity(database: Database, table: str, kind: str, strings: Mapping[int, s
     ints = {**_placed(read), "bytes": natural(read["bytes"])}
     texts = {"kind": constant(kind, len(name)), "name": name}
     if kind == "kernel":
-        texts["launch_config"] = launch_configs(read)
+        texts["launch_config"] = launch_configs(read, LAUNCH_COLUMNS, cupti_launch_config)
     return Batch(ints, texts)
 
 
@@ -165,19 +167,13 @@ def _synchronizations(database: Database) -> Iterator[Batch]:
     if table not in database.columns:
         return
     read = database.ints(table, *_EVENT_COLUMNS, "contextId", "type")
-    contexts = _devices_of_contexts(database)
-    distinct, codes = np.unique(read["contextId"], return_inverse=True)
-    devices = np.array([contexts.get(c, UNKNOWN) for c in distinct.tolist()], np.int64)
-    ints = _placed({**read, "deviceId": devices[codes]})
+    contexts: dict[int, int] = {}
+    if f"{_KIND}CONTEXT" in database.columns:
+        listed = database.ints(f"{_KIND}CONTEXT", "contextId", "deviceId")
+        contexts.update(zip(*(ids.tolist() for ids in listed.values()), strict=True))
+    ints = _placed({**read, "deviceId": looked_up(read["contextId"], contexts)})
     name = sync_names(read["type"])
     yield Batch(ints, {"kind": constant("device_sync", len(name)), "name": name})
-
-
-def _devices_of_contexts(database: Database) -> dict[int, int]:
-    if f"{_KIND}CONTEXT" not in database.columns:
-        return {}
-    read = database.ints(f"{_KIND}CONTEXT", "contextId", "deviceId")
-    return dict(zip(read["contextId"].tolist(), read["deviceId"].tolist(), strict=True))
 
 
 def _calls(database: Database) -> Iterator[Batch]:
@@ -219,10 +215,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
-    """Join start and end markers of the same id to NVTX ranges.
-
-    The end is ``UNKNOWN`` if a range has no end marker.
-    """
+    """Join start and end markers of equal id to ranges; a missing end is ``UNKNOWN``."""
     table = f"{_KIND}MARKER"
     if table not in database.columns:
         return []
@@ -244,10 +237,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
 
 
 def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
-    """Return (process ids, thread ids) of a table's ``length`` rows; 0 if unknown.
-
-    The column ``objectId`` (CUpti_ActivityObjectKindId) has both as little-endian uint32.
-    """
+    """Return (pids, tids) from ``objectId``, two little-endian uint32; 0 if unknown."""
     if "objectId" not in database.columns[table]:
         return np.zeros(length, np.int64), np.zeros(length, np.int64)
     blobs = [b if b and len(b) >= 8 else bytes(8) for b in database.blobs(table, "objectId")]
@@ -256,10 +246,7 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return times, pid and tid of host events.
-
-    ``tid`` is the lower half of the pthread_t; tables of calls have it as a signed number.
-    """
+    """Return times, pid and tid, which is the (perhaps signed) lower half of a pthread_t."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],

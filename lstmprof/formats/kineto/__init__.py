@@ -29,7 +29,7 @@ from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
 from lstmprof.formats.kineto.event_fields import KINDS, PROFILER_SPAN, counts, interval, kind, row
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.raw_file import RawFile, as_object, objects
 from lstmprof.formats.rows import Row
 
 _HEADER_KEYS = frozenset(("schemaVersion", "deviceProperties", "baseTimeNanoseconds"))
@@ -103,14 +103,10 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """Return the profile with these columns (one row or more) and counters.
-
-    Times of both are as in the file.
-    """
+    """Return the profile of these columns (one row or more), with times as in the file."""
     origin_ns = rows.first_ns(columns)
     devices = _device_names(header)
-    distributed = header.get("distributedInfo")
-    distributed = distributed if isinstance(distributed, dict) else {}
+    distributed = as_object(header.get("distributedInfo"))
     rank = rows.natural(distributed.get("rank"))
     events = rows.moved(columns, origin_ns, rank)
     metadata = {key: header[key] for key in _METADATA_KEYS if key in header}
@@ -140,9 +136,7 @@ def profile(
 
 def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
     """Return the distinct sizes (numbers of ranks) of the job's process groups."""
-    groups = distributed.get("pg_config")
-    listed = groups if isinstance(groups, list) else []
-    sizes = [group.get("pg_size") for group in listed if isinstance(group, dict)]
+    sizes = [group.get("pg_size") for group in objects(distributed.get("pg_config"))]
     return sorted({size for size in map(rows.positive, sizes) if size is not None})
 
 
@@ -209,9 +203,8 @@ def _device_facts(header: Mapping[str, Any]) -> dict[int, DeviceFacts]:
 
 
 def _devices(header: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    listed = header.get("deviceProperties")
-    for device in listed if isinstance(listed, list) else ():
-        number = rows.natural(device.get("id")) if isinstance(device, dict) else None
+    for device in objects(header.get("deviceProperties")):
+        number = rows.natural(device.get("id"))
         if number is not None:
             yield number, device
 

@@ -7,16 +7,11 @@
          │╱      │╱     │╱      │
          └─────────────────────────▶ byte
 
-The breakdown of a step needs all events that begin before the step's end. Samples (a few whole
-events each, at evenly spaced bytes) show which ranges of bytes may contain such events:
-
-- the range between two samples, if the first sample begins before the step's end;
-- also if a new block, whose times start again, may begin in the range: how early its events can be
-  is estimated from how fast times rise with the byte position there.
-
-More samples halve such a range until it is short; then all of its events are read. The reader gives
-up (returns None) in three cases: half of the samples, used as a check, do not lie where the other
-half predicts; more than a small part of the file would be read; there is no second step marker.
+Samples (a few whole events each, at evenly spaced bytes) show in which ranges of bytes events may
+begin before the step's end: after an early sample, or where a new block may begin. More samples
+halve such a range until it is short; then all of its events are read. The reader gives up if half
+of the samples do not lie where the other half predicts, if too much would be read, or if there is
+no second step marker.
 """
 
 from __future__ import annotations
@@ -196,10 +191,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return (category, start in ns, rounded down to µs) of each event with a duration.
-
-    Return None if the text is empty, or does not consist of whole events.
-    """
+    """Return (category, start in ns) of each timed event; None if these are no whole events."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -235,10 +227,7 @@ _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 @dataclass(frozen=True)
 class Beginning:
-    """A profile of the events that begin before the end of the first step, called ``name``.
-
-    ``read_bytes`` of the file's ``file_bytes`` were read.
-    """
+    """The events before the end of the first step, and how much of the file was read."""
 
     profile: Profile
     step: Window
@@ -248,10 +237,7 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """Read the first step of the plain Kineto file at ``path``.
-
-    Return None for files under ``least_bytes``, and if the step's events cannot be located safely.
-    """
+    """Read the first step; return None for small files, and if it cannot be located safely."""
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
             return None
@@ -265,10 +251,7 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
 
 @dataclass
 class _File:
-    """A file: its text before the events (``head``), and the pieces that have been read.
-
-    ``read`` has each piece by (first byte, byte after it).
-    """
+    """A file: its text before the events, and the pieces read, by (first byte, byte after)."""
 
     path: Path
     file: OpenFile
@@ -286,11 +269,7 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read those of the byte ranges ``needed`` that have not been read yet.
-
-        A range is (first byte, byte after it). Return False if they are too large, or contain no
-        whole events.
-        """
+        """Read the byte ranges ``needed``; return False if they are too large or no events."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -304,10 +283,7 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the last events, from byte ``start`` on.
-
-        Return False if these are too many, or the file does not end like Kineto's.
-        """
+        """Read the events from ``start`` to the file's end; return False if not possible."""
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -372,11 +348,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if it ends before ``until_ns``; all markers before this time have been
-    read.
-
-    Return None if it ends later, or if step markers are on several threads.
-    """
+    """Return the first step if it ends before ``until_ns``, up to which markers were read."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -390,8 +362,7 @@ def _beginning_of_step(
 ) -> Beginning | None:
     """Return the beginning with the events that began before the end of ``step``.
 
-    ``elsewhere`` has the categories of the samples of the whole file. Return None if a device is
-    used later in the file, but not up to the end of ``step``, because then it is unknown what the
+    Return None if a device is used elsewhere in the file but not here: then it is unknown what the
     host waits for.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))

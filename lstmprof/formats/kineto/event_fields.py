@@ -7,7 +7,8 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from operator import attrgetter
@@ -18,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events import launch_config
-from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, RESERVED, Count, sorted_by_time
+from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, RESERVED, Count, values_table
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import element_bytes
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
+from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
 
 #: Category in lower case -> kind; the categories of device events are also in ``ON_DEVICE``.
@@ -107,10 +109,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in whole ns, or a text that says what is wrong with the times.
-
-    Start and end are rounded; the length is their difference.
-    """
+    """Return (start, length) in whole ns (both ends are rounded), or the fault of the times."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -126,12 +125,32 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
     return start_ns, end_ns - start_ns
 
 
+def timed_events(
+    events: Iterable[Any], dropped: Counter[str], is_read: Callable[[dict[str, Any]], bool]
+) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
+    """Yield (event, (start, length) in ns) of events with a duration for which ``is_read`` is True.
+
+    ``dropped`` counts the others of them by the fault of their times.
+    """
+    for event in events:
+        if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
+            times = interval(event)
+            if isinstance(times, str):
+                dropped[times] += 1
+            else:
+                yield event, times
+
+
+def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
+    """Yield a note for each reason for which events were left out."""
+    return (f"{n} events were left out because {why}" for why, n in dropped.items())
+
+
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
     """Convert an event with a duration to a row; one of unknown category becomes a range."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
-    args = event.get("args")
-    args = args if isinstance(args, dict) else {}
+    args = as_object(event.get("args"))
     row_kind = kind(category, name)
     plain = Row(
         row_kind or "range",
@@ -257,10 +276,7 @@ _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the counter values of an event without a duration, or a text that names the fault.
-
-    Other events than counters have no values.
-    """
+    """Return the counter values of an event, or a text that names the fault."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -328,10 +344,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert all ``[memory]`` events at once to the values of ``counts``; None if one is unusual.
-
-    Each event has an element of ``time_ns``, ``pid`` (0 or less if unknown) and ``args`` (JSON).
-    """
+    """Convert ``[memory]`` events like ``counts``, but at once; None if one is unusual."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]
@@ -343,34 +356,24 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
         return None
     allocated, reserved, change = sizes
     recorded = (allocated >= 0, (reserved >= 0) & ~on_host, change != _NONE)
+    events = [np.flatnonzero(where) for where in recorded]
     event, name = (
-        np.concatenate(c) for c in zip(*map(_events_and_number, range(3), recorded), strict=True)
+        np.concatenate(events),
+        np.repeat(np.arange(3, dtype=np.int32), list(map(len, events))),
     )
     value = np.concatenate([size[where] for size, where in zip(sizes, recorded, strict=True)])
     order = np.argsort(event, kind="stable")
     event, name, value = event[order], name[order], value[order]
-    units = np.zeros(len(event), dtype=np.int32)
-    columns = {
-        "time_ns": time_ns[event],
-        "pid": pa.array(pid[event], mask=pid[event] <= 0),
-        "device": pa.array(device[event], mask=on_host[event]),
-        "name": pa.DictionaryArray.from_arrays(name, pa.array(_SIZES.values())),
-        "unit": pa.DictionaryArray.from_arrays(units, pa.array([BYTES])),
-        "value": value.astype(np.float64),
-        "allocator": pa.nulls(len(event), READ.field("allocator").type),
-    }
-    return sorted_by_time(pa.table(columns, schema=READ))
-
-
-def _events_and_number(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
-    events = np.flatnonzero(where)
-    return events, np.full(len(events), number, dtype=np.int32)
+    return values_table(
+        time_ns=time_ns[event],
+        pid=pa.array(pid[event], mask=pid[event] <= 0),
+        device=pa.array(device[event], mask=on_host[event]),
+        name=pa.DictionaryArray.from_arrays(name, pa.array(_SIZES.values())),
+        unit=BYTES,
+        value=value.astype(np.float64),
+    )
 
 
 def _packed(values: list[int]) -> Ints:
-    """Convert to an int64 array.
-
-    Raises:
-        struct.error: a value does not fit into int64.
-    """
+    """Convert to int64; raise struct.error if a value does not fit."""
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

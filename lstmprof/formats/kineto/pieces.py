@@ -141,19 +141,16 @@ def _columns(records: Records) -> Piece:
     start_ns, dur_ns = _times(records.numerals("ts"), records.numerals("dur"))
     is_span = _flags(categories, frozenset((event_fields.PROFILER_SPAN,)))[cats]
     spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
-    kept = np.flatnonzero(~is_span)
-    columns = {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array(dur_ns[kept])}
-    columns |= _kinds_and_names(records.only(kept) if spans else records, cats[kept], categories)
+    rest = np.flatnonzero(~is_span)
+    columns = {"start_ns": pa.array(start_ns[rest]), "dur_ns": pa.array(dur_ns[rest])}
+    columns |= _kinds_and_names(records.only(rest) if spans else records, cats[rest], categories)
     left_out = kineto.LeftOut(spans=spans)
     beside = _counters(records)
-    return Piece(pa.table(columns), len(kept), left_out, frozenset(categories), beside)
+    return Piece(pa.table(columns), len(rest), left_out, frozenset(categories), beside)
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the values of counters, or None if there are none.
-
-    They are read by columns if all are memory counters, else one by one.
-    """
+    """Return the counters' values, read by columns if all are memory counters, or None."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -278,10 +275,7 @@ _short_list = lru_cache(_REMEMBERED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """Return each event's (start, length) in whole ns, rounded like ``event_fields.interval``.
-
-    ``starts`` and ``lengths`` have decimal numerals in µs, each followed by a null byte.
-    """
+    """Return (starts, lengths) in whole ns from numerals in µs, each followed by a null byte."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -325,10 +319,7 @@ def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse unsigned decimal numerals, each followed by a null byte.
-
-    Return (all digits as an integer, number of decimals): (125, 1) for ``12.5``.
-    """
+    """Parse numerals, each before a null byte: (125, 1), digits and decimals, for ``12.5``."""
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned, so characters before "0" count, too
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")

@@ -207,10 +207,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, columns: Sequence[Sequence[Any]]) -> Ints:
-        """Return the code of each event's launch configuration; ``NO_LAUNCH`` without a block.
-
-        ``columns`` has the columns of ``_LAUNCHED_WITH``, the block first.
-        """
+        """Return each event's code of its launch configuration; the first column is the block."""
         codes = np.full(len(columns[0]), NO_LAUNCH)
         if columns[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, columns[0], repeat(None)), np.bool_, len(codes))
@@ -226,10 +223,7 @@ class Records:
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
-        """Return (each event's code, text of each code) of a text field.
-
-        Some codes may belong to no event.
-        """
+        """Return (each event's code, text of each code) of a text field."""
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
@@ -255,10 +249,7 @@ class Records:
         return codes[self._chosen], list(self._launches)
 
     def _spread(self, of_args: Ints, absent: int) -> Ints:
-        """Return a value per event: from ``of_args`` if the event has arguments, else ``absent``.
-
-        ``of_args`` has one value for each event with arguments.
-        """
+        """Return a value per event: its own if it has arguments, else ``absent``."""
         values = np.full(self._count, absent)
         values[self._with_args] = of_args
         return values
@@ -268,18 +259,14 @@ class Records:
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (each event's code, JSON text of each code) of a list field.
-
-        If an event has no such list, its code is −1 or the text is empty.
-        """
+        """Return (each event's code, JSON of each code) of a list field; −1 or "" for none."""
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._chosen], encoded.dictionary.to_pylist()
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """Split the text at places that look like a border between two events; put each part in
-    brackets."""
+    """Split the text where two events seem to meet; put each part in brackets."""
     start, view = 0, memoryview(text)
     while len(text) - start > PART_BYTES:
         border = last_border(text, start, start + PART_BYTES)
@@ -306,8 +293,7 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Return an array unchanged; in a list, convert each value by ``meaning`` (None becomes
-    ``NULL``)."""
+    """Return an array unchanged; convert each value of a list (None becomes ``NULL``)."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}

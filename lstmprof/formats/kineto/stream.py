@@ -21,7 +21,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -71,16 +70,12 @@ _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
 
 
-@dataclass(frozen=True)
-class _Text:
-    """The text of a piece: its bytes, or a part of a plain file."""
+#: The text of a piece: its bytes, or a part of a plain file.
+_Text = bytes | Part
 
-    part: bytes | Part
 
-    @property
-    def content(self) -> bytes:
-        """Return the bytes of the text."""
-        return self.part if isinstance(self.part, bytes) else self.part.content
+def _content(text: _Text) -> bytes:
+    return text if isinstance(text, bytes) else text.content
 
 
 class UnusualError(Exception):
@@ -144,7 +139,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Read pieces; those of a big file in worker processes and with their columns on disk.
+    """Read pieces; those of a big file in workers, with their columns on disk.
 
     Closing ``stack`` ends the workers; after an error it removes the columns.
     """
@@ -165,7 +160,7 @@ class _Reader:
         """Yield each text with its piece, or with None if it does not consist of whole events."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
-        return ((text, self.read(text.content)) for text in texts)
+        return ((text, self.read(_content(text))) for text in texts)
 
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
@@ -176,9 +171,9 @@ class _Reader:
             for number, text in enumerate(texts):
                 spooled = folder / f"piece-{number}"
                 if sum(not answer.done() for _, answer in asked) < _AHEAD * self._count:
-                    asked.append((text, workers.submit(pieces.read_part, text.part, spooled)))
+                    asked.append((text, workers.submit(pieces.read_part, text, spooled)))
                 else:
-                    asked.append((text, _done(pieces.read_part(text.part, spooled))))
+                    asked.append((text, _done(pieces.read_part(text, spooled))))
                 while asked and (asked[0][1].done() or len(asked) > _MOST_KEPT * self._count):
                     text, answer = asked.pop(0)
                     yield text, answer.result()
@@ -286,10 +281,7 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """The texts of pieces, cut from ``rest`` (already read) and the following bytes of ``file``.
-
-    After the iteration, ``rest`` is the text after the last border.
-    """
+    """Texts of pieces, from ``rest`` and ``file``; at the end ``rest`` follows the last border."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
@@ -300,18 +292,16 @@ class _Texts:
             self.rest += more
             border = last_border(self.rest)
             if border:
-                yield _Text(self.rest[:border])
+                yield self.rest[:border]
                 self.rest = self.rest[border + 1 :]
             elif len(self.rest) > _MOST_AROUND:
                 raise UnusualError
 
 
 class _TextsOfPlainFile(_Texts):
-    """The texts of pieces as parts of the uncompressed ``file`` at ``path``, from byte ``start``
-    on.
+    """Texts of pieces as parts of a plain file, from byte ``start`` (that of ``rest``) on.
 
-    ``rest`` (text already read) begins at ``start``. Only the end of each text is read here, to
-    find the border; the rest is read by the process that reads the piece.
+    Only the end of each text is read here, to find the border.
     """
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
@@ -324,7 +314,7 @@ class _TextsOfPlainFile(_Texts):
             read_to = min(read_to + PIECE_BYTES, size)
             border = self._last_border(read_to)
             if border:
-                yield _Text(Part(self._path, self._start, border - self._start))
+                yield Part(self._path, self._start, border - self._start)
                 self._start = border + 1
             elif read_to - self._start > _MOST_AROUND:
                 raise UnusualError
@@ -349,12 +339,12 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
-            unread += b"," + text.content
+            unread += b"," + _content(text)
             piece = reader.read(unread)
         else:
             piece = read
         if piece is None:
-            unread = unread or text.content
+            unread = unread or _content(text)
             if len(unread) > _MOST_AROUND:
                 raise UnusualError
             continue
@@ -376,10 +366,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return the positions at which the array of events may end, the last first.
-
-    Each is (position after the last event, position of the closing bracket).
-    """
+    """Return (end of the last event, closing bracket) of possible ends, the last first."""
     found = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(found)]
 

@@ -95,10 +95,7 @@ class _Events:
 
 
 class _Counts:
-    """Collects the counters of a trace that lstmprof exported, by rank.
-
-    ``owners`` says for each track to which thread, device or counter it belongs.
-    """
+    """Collects the counters of a trace that lstmprof exported; ``owners`` are by track."""
 
     def __init__(self, owners: Mapping[int, writers.Where]) -> None:
         self._owners = {n: owner for n, owner in owners.items() if owner.counter is not None}
@@ -219,8 +216,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Return ``row``; if it has no correlation id, with an id made from its arrows
-        (``flows``)."""
+        """Return ``row``; if it has no correlation id, with one made from its arrows."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         known = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -266,10 +262,7 @@ _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """Return ``value``, an argument of the instant ``name``, parsed if it is JSON text.
-
-    The text with the devices is a list without brackets.
-    """
+    """Return an argument of the instant ``name``, parsed if it is JSON or a bare list of it."""
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value

@@ -15,7 +15,7 @@ from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.formats.raw_file import RawFile
-from lstmprof.formats.xplane.schema import Messages, message_class
+from lstmprof.formats.xplane.schema import Messages, OddError, message_class, value_end, varint
 
 _WINDOW_BYTES = 2**20
 #: A file whose packets decompress to more than ``FREE_BYTES`` and to more than ``MAX_RATIO`` times
@@ -41,7 +41,6 @@ TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
     **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),
 }
-_FIXED_BYTES = {1: 8, 5: 4}
 
 
 def begins(head: bytes) -> bool:
@@ -58,45 +57,12 @@ def begins(head: bytes) -> bool:
                 if TYPES.get(tag >> 3, tag & 7) != tag & 7:
                     return False
                 own = own or _OWN_FIELDS.get(tag >> 3) == tag & 7
-                at = _after(head, tag & 7, at)
+                at = value_end(head, tag & 7, at)[1]
             if own:
                 return True
-    except ValueError:
+    except OddError:
         pass
     return own
-
-
-def _after(content: bytes, wire: int, at: int) -> int:
-    """Return where the value at ``at`` ends.
-
-    Raises:
-        ValueError: the wire type does not exist, or the value is cut.
-    """
-    if wire == 0:
-        return varint(content, at)[1]
-    if wire == 2:
-        length, at = varint(content, at)
-        return at + length
-    if wire in _FIXED_BYTES:
-        return at + _FIXED_BYTES[wire]
-    raise ValueError("no wire type of a packet")
-
-
-def varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return (value, position after it) of the base-128 number at ``at``.
-
-    Raises:
-        ValueError: the number is truncated, or longer than ten bytes.
-    """
-    value = shift = 0
-    if content[at : at + 1] < b"\x80" and at < len(content):  # most numbers have one byte
-        return content[at], at + 1
-    for byte in content[at : at + 10]:
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise ValueError("no number")
 
 
 def packets(raw: RawFile, message: Any) -> Iterator[Any]:
@@ -159,7 +125,7 @@ def _contents(raw: RawFile) -> Iterator[tuple[int, bytes]]:
             raise _damaged(raw, base + at)
         try:
             length, start = varint(window, at + 1)
-        except ValueError as error:
+        except OddError as error:
             raise _cut(raw, base + at) from error
         if start + length > len(window):
             if length > MOST_PACKET_BYTES:

@@ -194,10 +194,7 @@ class _Clock:
     is_incremental: bool = False
 
     def time(self, units: int) -> int:
-        """Convert ``units`` of this clock to ns of the trace's clock.
-
-        If the clock is incremental, ``units`` count from the time of the last call.
-        """
+        """Convert to ns; units of an incremental clock count from the last call."""
         if self.is_incremental:
             self.ns += units * self.unit_ns
             return self.ns

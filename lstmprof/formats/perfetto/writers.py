@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from lstmprof.formats import rows
 from lstmprof.formats.cuda.names import nvtx_range
 from lstmprof.formats.kineto import event_fields as kineto
 from lstmprof.formats.perfetto.slices import Outline, Slice, Track
-from lstmprof.formats.raw_file import json_value
+from lstmprof.formats.raw_file import as_list, json_object
 from lstmprof.formats.rocprofv3 import COPIES
 from lstmprof.formats.rows import Row
 
@@ -75,10 +75,7 @@ _SPANS = "profiler_spans_ns"
 
 
 class Where(msgspec.Struct, omit_defaults=True):
-    """The thread, device or counter to which a track belongs.
-
-    ``thread`` is True for a host thread; ``counter`` is the name of a counter of the profile.
-    """
+    """The thread, device or counter to which a track belongs."""
 
     rank: int | None = None
     pid: int | None = None
@@ -91,8 +88,7 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """Facts about a whole profile; the time 0 of the trace is ``origin_ns`` in the times of the
-    profile."""
+    """Facts about a whole profile; the trace's time 0 is ``origin_ns`` of the profile."""
 
     format: str
     origin_ns: int = 0
@@ -152,10 +148,7 @@ def is_drawn(track: Track) -> bool:
 
 
 def row(slice_: Slice, owner: Where) -> Row | None:
-    """Convert a slice of lstmprof's export to a row; None if it is no event of the profile.
-
-    ``owner`` is the thread or device to which its track belongs.
-    """
+    """Convert a slice of lstmprof's export to a row; None if it is no event of the profile."""
     arguments = slice_.arguments
     kind = arguments.get(KIND)
     if kind not in KINDS:
@@ -175,18 +168,17 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return a profile's metadata without invalid ``fields``.
+    """Return the metadata ``fields`` without values that JSON lacks or that are nested too deeply.
 
-    The times of the profiler's spans become ``moved_ns`` later.
+    ``moved_ns`` is added to the times of the profiler's own spans; ``depth`` is the nesting.
     """
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
-            spans = (pair for pair in value if _is_span(pair)) if isinstance(value, list) else ()
+            spans = filter(_is_span, as_list(value))
             cleaned[key] = [[start + moved_ns, end + moved_ns] for start, end in spans]
         elif key in _NUMBER_LISTS:
-            listed = value if isinstance(value, list) else []
-            cleaned[key] = [number for number in listed if rows.positive(number)]
+            cleaned[key] = [number for number in as_list(value) if rows.positive(number)]
         elif isinstance(value, dict):
             if depth < _DEEPEST:
                 cleaned[key] = metadata(value, 0, depth + 1)
@@ -206,9 +198,8 @@ def _clean(value: Any) -> Any:
 
 
 def _is_span(value: Any) -> bool:
-    pair: Sequence[Any] = value if isinstance(value, list) else ()
-    return len(pair) == 2 and all(
-        isinstance(n, int) and not isinstance(n, bool) and abs(n) <= rows.MAX_NS for n in pair
+    return len(as_list(value)) == 2 and all(
+        isinstance(n, int) and not isinstance(n, bool) and abs(n) <= rows.MAX_NS for n in value
     )
 
 
@@ -247,10 +238,7 @@ class TrackOwner:
 
 
 class TrackOwners:
-    """Finds the thread or GPU to which each track belongs.
-
-    ``devices`` maps rocprofv3's numbers of GPUs (agents) to device numbers.
-    """
+    """Finds the owner of each track; ``devices`` maps rocprofv3's agents to devices."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -283,10 +271,7 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON.
-
-    ``builder`` is True if Kineto's own builder wrote the trace.
-    """
+    """Convert a slice, perhaps of Kineto's own ``builder``, to an event of Kineto's JSON."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # an op's correlation id is its own id, not that of a launch
@@ -301,11 +286,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
-        try:
-            inside = json_value(("{" + folded + "}").encode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            inside = None
-        unfolded |= inside if isinstance(inside, dict) else {}
+        unfolded |= json_object("{" + folded + "}")
     if "correlation_id" in unfolded:
         unfolded.setdefault("correlation", unfolded["correlation_id"])
     return unfolded
@@ -368,10 +349,7 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
 
 
 def _source(agent: Any, owners: TrackOwners) -> int | None:
-    """Return the device that a copy reads from, by its agent (``Agent-4`` or 4).
-
-    If the agent is unknown, return the only GPU, or None if there are several.
-    """
+    """Return the device of an agent (``Agent-4`` or 4); if unknown, the only GPU or None."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:
         return owners.devices[int(number[1])]

@@ -31,7 +31,8 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import lines, schema
 from lstmprof.formats.xplane.events import HLO_PLANE, PlaneTables, hlo_instructions, text
 from lstmprof.formats.xplane.lines import Line, LineEvents
-from lstmprof.formats.xplane.wire import OddError, Outline, Piece, outline, plane_names
+from lstmprof.formats.xplane.schema import OddError
+from lstmprof.formats.xplane.wire import Outline, Piece, outline, plane_names
 
 _GPU = re.compile(r"/device:GPU:(\d{1,9})")
 _TPU = re.compile(r"/device:TPU:(\d{1,9})")
@@ -53,10 +54,8 @@ def recognises(raw: RawFile) -> bool:
         names = plane_names(raw)
     except OddError:
         names = []
-    return any(text(name).startswith(_PLANE_NAMES) for name in names) or _recognises_whole(raw)
-
-
-def _recognises_whole(raw: RawFile) -> bool:
+    if any(text(name).startswith(_PLANE_NAMES) for name in names):
+        return True
     space = schema.parsed(raw.content)
     if space is None:
         return any(name.encode() in raw.content for name in _PLANE_NAMES)
@@ -84,11 +83,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _check_count(raw: RawFile, outlined: Outline) -> None:
-    """Check the number of events, because reading an event takes 560 bytes of memory.
-
-    Raises:
-        ProfileError: there are more events than in a real profile of the same size.
-    """
+    """Raise ProfileError if so many events (560 bytes of memory each) are in no real profile."""
     count = sum(len(piece) for plane in outlined.pieces for line in plane for piece in line)
     size, each = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
     if count > _FREE_EVENTS + size // each:

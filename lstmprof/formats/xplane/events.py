@@ -1,20 +1,14 @@
 """Describe one XPlane event: find its kind from its name and stats, and its XLA instruction.
 
-Lines of streams have activities. Lines of host threads have TraceMe events, whose kind only their
-names and stats show. TensorFlow 2.21 writes on line ``python`` the user's ``Trace`` (a step has the
-stat ``step_num``), a ``tf.function`` by its bare name with the stat ``tf_function_call`` (so a
-function called ``step`` is no step), and runtime events (``TFE_Py_Execute``, ``EagerExecute: …``,
-``EagerLocalExecute: MatMul``, ``FunctionRun``). On lines ``tf_Compute/<id>`` it writes the CPU
-kernels, as ``<node>:<OpType>``. Only these compute; the other events contain them.
+On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat ``step_num``), a
+``tf.function`` by its bare name with the stat ``tf_function_call``, and runtime events; on lines
+``tf_Compute/<id>`` the CPU kernels, as ``<node>:<OpType>``. Only these compute.
 
-Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (``hlo.proto``,
-``xla_data.proto`` of openxla/xla, by the field numbers below). An XLA event names its module and
-instruction (``hlo_module``, ``hlo_op``); the instruction's metadata has the path in the user's
-program: ``jit(step)/transpose(jvp(forward))/while/body/dot_general``. Instructions that XLA added
-(copies, loop counters) have no path. XLA on a CPU gives every module the program id 0: if two
-modules share a name, the instructions of the later one are used. An event has no shapes, but the
-module has. The reader takes the shapes of the operands of the matmul that an instruction is or
-contains, or else the shape of its tanh, which is as wide as a recurrent layer.
+Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla). An
+XLA event names its module and instruction, whose metadata has the path in the user's program.
+Modules of one name, such as a function compiled for several shapes, differ by their program id:
+``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the later one counts. The
+module has the shapes: the operands of the instruction's matmul, or else the shape of its tanh.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ from functools import cache
 from typing import Any
 
 from lstmprof.events import launch_config
-from lstmprof.events.schema import PHASES, PROGRAM
+from lstmprof.events.schema import KERAS_LAYER, PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.schema import Messages, message_class
@@ -61,11 +55,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Instruction:
-    """An XLA instruction: its ``path`` in the user's program, and the shapes of its ``operands``.
-
-    The operands are those of its matmul, ``(f32[6,16];f32[16,64])``, or else of its tanh,
-    ``(f32[6,16])``.
-    """
+    """An XLA instruction: its path, and the operands of its matmul or tanh, as text."""
 
     path: str | None
     operands: str | None
@@ -73,8 +63,11 @@ class Instruction:
 
 #: (instruction, the computation that contains it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (name of the module, name of the instruction) -> instruction
-Instructions = Mapping[tuple[str, str], Instruction]
+#: (name of the module, its program id, name of the instruction) -> instruction. The program id
+#: ``ANY`` stands for the later one of the modules of this name.
+Instructions = Mapping[tuple[str, str, str], Instruction]
+ANY = ""
+_PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
 
 
 @cache
@@ -83,10 +76,10 @@ def hlo_proto() -> Any:
     return message_class("hlo", _MESSAGES, "HloProto")
 
 
-def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
-    """Return the instructions with a path or operands in the module ``content`` (an HloProto).
+def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
+    """Return a module's instructions with a path or operands; none if it is damaged.
 
-    The result is empty if the module cannot be read.
+    They are listed for ``program_id`` and for ``ANY``.
     """
     from google.protobuf.message import DecodeError
 
@@ -102,7 +95,9 @@ def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
             path = _path(instruction.metadata.op_name)
             operands = inside.of(instruction, computation)
             if path or operands:
-                found[name, _text(instruction.name)] = Instruction(path, operands)
+                described = Instruction(path, operands)
+                for number in (ANY, program_id):
+                    found[name, number, _text(instruction.name)] = described
     return found
 
 
@@ -119,10 +114,7 @@ class _Operands:
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Return the operands of the first matmul in ``instruction``, else of the smallest tanh.
-
-        They are written like TensorFlow's: ``(f32[6,16];f32[16,64])``.
-        """
+        """Return the operands of the first matmul, else of the smallest tanh, as text."""
         products = self._find(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])
@@ -209,7 +201,7 @@ STATS = _MEMORY_DETAILS.union(
     ("correlation_id", "cuda_graph_node_id", "step_num", "shape"),
     ("tf_function_call", "tracing_count"),
     ("kernel_details", "memcpy_details", "memset_details"),
-    ("tf_op", "name", "hlo_op", "hlo_module", "annotation"),
+    ("tf_op", "name", "hlo_op", "hlo_module", "program_id", "annotation"),
     LEVELS,
 )
 #: Stats whose values are ids, which differ between events.
@@ -223,10 +215,7 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
-    """Convert an event on a stream's line to a row; None if it does not occupy the stream.
-
-    ``timed`` is (start, length) in ns, ``gpu_stream`` is (GPU, stream).
-    """
+    """Convert an event of (GPU, stream) to a row; None if it does not occupy the stream."""
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -254,7 +243,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
     kind = host_kind(name, stats)
     if kind is None:
         return None
-    shapes, dtypes = inputs(stats) if kind == "op" else (None, None)
+    shapes, dtypes = inputs(stats) if kind in ("op", "range") else (None, None)
     return Row(
         kind,
         name,
@@ -292,7 +281,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
         return "op"
     if "step_num" in stats or name == "step":
         return "step"
-    return "range" if name in (*PHASES, PROGRAM) else "op"
+    return "range" if name in (*PHASES, PROGRAM) or name.startswith(KERAS_LAYER) else "op"
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
@@ -305,19 +294,18 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Return ``stats`` with the path and operands of the XLA instruction that they name.
-
-    They are added as ``tf_op`` and ``shape``. Existing stats stay, except AMD's ``XlaModule:``.
-    """
-    instruction = instructions.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
+    """Return ``stats`` with path and operands of their XLA instruction, unless given."""
+    module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
+    keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
+    instruction = next((instructions[key] for key in keys if key in instructions), None)
     if instruction is None:
         return stats
-    told = {}
+    added = {}
     if instruction.path and stats.get("tf_op") in (None, _NO_OP):
-        told["tf_op"] = instruction.path
+        added["tf_op"] = instruction.path
     if instruction.operands and "shape" not in stats:
-        told["shape"] = instruction.operands
-    return {**stats, **told}
+        added["shape"] = instruction.operands
+    return {**stats, **added}
 
 
 def op_name(stats: Stats) -> str | None:
@@ -348,28 +336,25 @@ def moved_bytes(stats: Stats) -> int | None:
 def launched_with(stats: Stats) -> str | None:
     """Return the launch configuration in a kernel's stat ``kernel_details``, or None."""
     written = stats.get("kernel_details")
-    said = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
-    parts = [rows.int64(said.get(name)) for name in ("static_shared", "dynamic_shared")]
+    details = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
+    parts = [rows.int64(details.get(name)) for name in ("static_shared", "dynamic_shared")]
     apart = None if None in parts else sum(part for part in parts if part is not None)
-    percent = said.get("occ_pct", "")
+    percent = details.get("occ_pct", "")
+    is_number = percent.replace(".", "", 1).isdecimal()
     return launch_config.text(
         {
-            "grid": _three(said.get("grid")),
-            "block": _three(said.get("block")),
-            "registers": rows.int64(said.get("regs")),
-            "shared_bytes": rows.int64(said.get("group_mem")) if apart is None else apart,
+            "grid": _three(details.get("grid")),
+            "block": _three(details.get("block")),
+            "registers": rows.int64(details.get("regs")),
+            "shared_bytes": rows.int64(details.get("group_mem")) if apart is None else apart,
             "dynamic_shared_bytes": parts[1],
-            "theoretical_occupancy": float(percent) / 100 if _is_float(percent) else None,
+            "theoretical_occupancy": float(percent) / 100 if is_number else None,
         }
     )
 
 
 def _three(written: str | None) -> list[int | None] | None:
     return None if written is None else [rows.int64(part) for part in written.split(",")]
-
-
-def _is_float(written: str) -> bool:
-    return written.replace(".", "", 1).isdecimal()
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
@@ -435,11 +420,12 @@ class PlaneTables:
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
     """Return the XLA instructions of all modules in the plane ``/host:metadata``."""
-    by_module: dict[tuple[str, str], Instruction] = {}
+    by_module: dict[tuple[str, str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)
         for entry in plane.event_metadata:
             content = tables.all_stats(entry.value.stats).get(_HLO_PROTO)
             if isinstance(content, bytes):
-                by_module.update(instructions(content))
+                number = _PROGRAM_ID.search(text(entry.value.name))
+                by_module.update(instructions(content, number["id"] if number else ANY))
     return by_module

@@ -1,17 +1,12 @@
 """Read the events of an XPlane line as columns of the events table, and its memory counters.
 
-Events repeat: events with the same name and texts are one *kind of event*; they differ only in
-times and ids. Array operations find the kinds, and ``xplane.events`` describes each kind once. If
-there are few events, or unusual ones, each event is described by itself.
+Events with the same name and texts are one *kind of event*; they differ only in times and ids.
+Array operations find the kinds, and ``xplane.events`` describes each kind once.
 
-An allocator of TensorFlow or JAX marks every allocation and free by an instant on its thread,
-``MemoryAllocation`` or ``MemoryDeallocation``, with the allocator's name, the block's size and the
-total afterwards. The allocator ``GPU_<n>_bfc`` manages memory of GPU n. Others manage host memory
-(``gpu_host_bfc``: pinned memory; ``mklcpu``: only blocks of 256 KiB and more), or their names do
-not show which memory. A TPU's runtime writes a device number instead of a name, and no size for a
-free, so single allocations are omitted; its ``bytes_reserved`` is the stack. Source:
-``BFCAllocator::AddTraceMe`` in ``xla/tsl/framework/bfc_allocator.cc``,
-``xla/pjrt/gpu/gpu_helpers.cc``, ``xprof/convert/xplane_to_memory_profile.cc``.
+An allocator marks every allocation and free by an instant on its thread, with its name, the size
+and the total afterwards. ``GPU_<n>_bfc`` manages memory of GPU n; others manage host memory or do
+not say. A TPU's runtime writes a device number instead of a name, and no size for a free. Source:
+``BFCAllocator::AddTraceMe`` in xla/tsl/framework/bfc_allocator.cc.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, sorted_by_time
+from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, values_table
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
@@ -46,7 +41,8 @@ from lstmprof.formats.xplane.events import (
     text,
     with_instruction,
 )
-from lstmprof.formats.xplane.wire import Events, OddError, Piece, Stats
+from lstmprof.formats.xplane.schema import OddError
+from lstmprof.formats.xplane.wire import Events, Piece, Stats
 
 _NONE = -1
 _SIZES = ("bytes_allocated", "allocation_bytes")
@@ -55,10 +51,7 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 @dataclass(frozen=True)
 class _Marks:
-    """The allocations and frees of a line, one element per event; below 0 means unknown.
-
-    ``allocated`` is the total after the event and ``size`` that of the block, both in bytes.
-    """
+    """A line's allocations and frees; ``allocated`` (total after it) and ``size`` in bytes."""
 
     time_ns: Ints
     is_free: Flags
@@ -69,10 +62,7 @@ class _Marks:
 
 
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return the memory counters in events of a host thread, or None if there are none.
-
-    ``timed`` has (start in ns, event).
-    """
+    """Return the memory counters in ``timed``, (start in ns, event), or None."""
     described = list(_described(tables, timed))
     if not described:
         return None
@@ -112,11 +102,7 @@ def _natural(value: object) -> int:
 def counters_of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Return memory counters, for events that have been read as columns.
-
-    They are those of ``counters_of_messages``. ``content`` has the texts of the events;
-    ``is_timed`` marks those with a possible time.
-    """
+    """Return the counters of ``counters_of_messages``, for events read as columns."""
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -149,12 +135,12 @@ def _names(
 ) -> list[str | None]:
     names: list[str | None] = [None] * count
     columns = (owner, stats.field, stats.value, stats.length)
-    for gpu_stream, field, value, length in zip(*(c.tolist() for c in columns), strict=True):
+    for place, field, value, length in zip(*(c.tolist() for c in columns), strict=True):
         if field == wire.REF:
-            names[gpu_stream] = tables.stat_name(value)
+            names[place] = tables.stat_name(value)
         else:
             is_text = field == wire.TEXT
-            names[gpu_stream] = text(content[value : value + length]) if is_text else None
+            names[place] = text(content[value : value + length]) if is_text else None
     return names
 
 
@@ -186,18 +172,16 @@ def _counters(marks: _Marks) -> pa.Table | None:
     order = np.argsort(event, kind="stable")
     event, is_change, value = event[order], is_change[order].astype(np.int32), value[order]
     cleaned = [rows.clean(name) for name in named.dictionary.to_pylist()]
-    columns = {
-        "time_ns": marks.time_ns[event],
-        "pid": pa.nulls(len(event), pa.int64()),
-        "device": pa.array(device[event], mask=device[event] < 0),
-        "name": pa.DictionaryArray.from_arrays(is_change, pa.array([ALLOCATED, CHANGE])),
-        "unit": pa.DictionaryArray.from_arrays(np.zeros(len(event), np.int32), pa.array([BYTES])),
-        "value": value.astype(np.float64),
-        "allocator": pa.DictionaryArray.from_arrays(
+    return values_table(
+        time_ns=marks.time_ns[event],
+        device=pa.array(device[event], mask=device[event] < 0),
+        name=pa.DictionaryArray.from_arrays(is_change, pa.array([ALLOCATED, CHANGE])),
+        unit=BYTES,
+        value=value.astype(np.float64),
+        allocator=pa.DictionaryArray.from_arrays(
             named.indices.take(pa.array(event)), pa.array(cleaned, pa.string())
         ),
-    }
-    return sorted_by_time(pa.table(columns, schema=READ))
+    )
 
 
 def _device(allocator: str) -> int:
@@ -218,10 +202,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line whose events are read: of host thread ``tid``, or of a stream (``gpu_stream``).
-
-    Times count from ``start_ns``; ``gpu_stream`` is (GPU, stream).
-    """
+    """A line to read: of host thread ``tid``, or of a (GPU, stream); ``start_ns`` is its time 0."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -230,10 +211,7 @@ class Line:
     gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Convert ``event`` to a row, or to None if it is bookkeeping.
-
-        ``timed`` is (start, length) in ns.
-        """
+        """Convert ``event``, at (start, length) in ns, to a row; None if it is bookkeeping."""
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.gpu_stream:
@@ -243,10 +221,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LineEvents:
-    """Events of a line as columns (times as in the file), and their memory counters.
-
-    ``untimed`` is the number of events without a possible time, which are omitted.
-    """
+    """Events of a line as columns, their memory counters, and the number left out."""
 
     columns: pa.Table | None
     untimed: int
@@ -290,10 +265,7 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """Return (start, length) in whole ns, or None if the event has no possible time.
-
-    Start and end are rounded from exact ps; the length is their difference.
-    """
+    """Return (start, length) in ns, both ends rounded; None if there is no possible time."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -321,22 +293,23 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
     wanted = sorted(line.tables.wanted)
     stats = events.stats.only(np.isin(events.stats.metadata_id, wanted))
     names = [line.tables.wanted[number] for number in wanted]
-    gpu_stream = np.searchsorted(wanted, stats.metadata_id)
-    ids = _ids(stats, gpu_stream, names)
-    kinds, first = _kinds(events, stats, _stat_codes(content, stats, gpu_stream, names))
+    place = np.searchsorted(wanted, stats.metadata_id)
+    ids = _ids(stats, place, names)
+    kinds, first = _kinds(events, stats, _stat_codes(content, stats, place, names))
     message = schema.message("XEvent")
     spans = zip(starts[first].tolist(), stops[first].tolist(), strict=True)
     described = [line.row(message.FromString(content[a:b]), (0, 0)) for a, b in spans]
     is_work = np.array([row is not None for row in described])
-    kept = np.flatnonzero(is_timed & is_work[kinds])
+    chosen = np.flatnonzero(is_timed & is_work[kinds])
     number = np.cumsum(is_work) - 1
-    columns = _taken([row for row in described if row is not None], number[kinds[kept]])
-    columns |= {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array((end_ns - start_ns)[kept])}
+    columns = _taken([row for row in described if row is not None], number[kinds[chosen]])
+    dur_ns = end_ns - start_ns
+    columns |= {"start_ns": pa.array(start_ns[chosen]), "dur_ns": pa.array(dur_ns[chosen])}
     for name, (owner, value) in ids.items():
         if line.gpu_stream or name != "graph_node_id":  # only a device event has a graph node
-            columns[name] = _replaced(columns[name], kept, owner, value, len(start_ns))
+            columns[name] = _replaced(columns[name], chosen, owner, value, len(start_ns))
     untimed = len(is_timed) - int(is_timed.sum())
-    return LineEvents(pa.table(columns) if len(kept) else None, untimed, counters)
+    return LineEvents(pa.table(columns) if len(chosen) else None, untimed, counters)
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
@@ -350,14 +323,11 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
     return start_ns, line_ns + (offset_ps + duration_ps + half) // _PS_PER_NS
 
 
-def _ids(stats: Stats, gpu_stream: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return {column of ids: (numbers of the events that have such an id, these ids)}.
-
-    ``gpu_stream`` is the position of each stat's name in ``names``.
-    """
+def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
+    """Return {column of ids: (events with such an id, ids)}; ``names`` are the stats' names."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
-        hit = np.isin(gpu_stream, [i for i, name in enumerate(names) if name == stat])
+        hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
         owner = stats.event[hit]
         if (np.diff(owner) == 0).any():
             raise OddError  # an event has two values; read one by one, the last one counts
@@ -370,20 +340,17 @@ def _is_whole(stats: Stats) -> Any:
     return (stats.field == wire.UINT64) | (stats.field == wire.INT64)
 
 
-def _stat_codes(content: bytes, stats: Stats, gpu_stream: Ints, names: list[str]) -> Ints:
-    """Return a number per stat, equal for equal stats; values of ids are ignored.
-
-    ``gpu_stream`` is the position of each stat's name in ``names``.
-    """
-    is_id = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in IDS])
-    is_mark = np.isin(gpu_stream, [i for i, name in enumerate(names) if name in MARKS])
+def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
+    """Return a number per stat, equal for equal stats; values of ids are ignored."""
+    is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
+    is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
     value = stats.value.copy()
     value[is_text & ~is_mark] = _text_codes(content, stats.only(is_text & ~is_mark))
     alike = is_mark | (is_id & _is_whole(stats))
     value[alike] = 0
     field = np.where(is_mark, 0, stats.field)
-    return _codes((gpu_stream * 8 + field) << 32 | _codes(value))
+    return _codes((place * 8 + field) << 32 | _codes(value))
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:
@@ -398,10 +365,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Return (number of each event's kind, first event of each kind).
-
-    Events of one kind have the same name and, in the same order, stats with the same ``codes``.
-    """
+    """Return (each event's kind, first event of each kind): equal names and stats."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -439,11 +403,7 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return ``column``, one value per event, with new values ``ids`` for the events ``owner``.
-
-    An id below 1 becomes null. ``kept`` are the numbers of the events that the column has, and
-    ``events`` is the number of all events.
-    """
+    """Return ``column`` of the events ``kept``, with the ids of the events ``owner``."""
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

@@ -75,6 +75,44 @@ _TYPES |= {"uint32": 13}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 #: The tags of an XSpace's four fields: its first byte is one of them.
 FIRST_BYTES = b"\x0a\x12\x1a\x22"
+_FIXED_BYTES = {1: 8, 5: 4}
+
+
+class OddError(Exception):
+    """Raised when a file differs from what profilers write."""
+
+
+def varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return (value, position after it) of the base-128 number at ``at``.
+
+    Raises:
+        OddError: the number is truncated, or longer than ten bytes.
+    """
+    if content[at : at + 1] < b"\x80" and at < len(content):  # most numbers have one byte
+        return content[at], at + 1
+    value = shift = 0
+    for byte in content[at : at + 10]:
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise OddError
+
+
+def value_end(content: bytes, wire: int, at: int) -> tuple[int, int]:
+    """Return (begin, end) of the value at ``at`` of a field with this wire type.
+
+    Raises:
+        OddError: the wire type does not exist, or the value is cut.
+    """
+    if wire == 0:
+        return at, varint(content, at)[1]
+    if wire == 2:
+        length, at = varint(content, at)
+        return at, at + length
+    if wire in _FIXED_BYTES:
+        return at, at + _FIXED_BYTES[wire]
+    raise OddError
 
 
 @cache

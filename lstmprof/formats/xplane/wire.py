@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lstmprof.errors import ProfileError
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import schema
+from lstmprof.formats.xplane.schema import OddError, value_end, varint
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
@@ -33,7 +34,6 @@ _WINDOW_BYTES = 2**16
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
 #: Largest number of bytes of a tag (2) and the length after it (10).
 _MOST_HEAD_BYTES = 12
-_FIXED_BYTES = {1: 8, 5: 4}
 _MOST_LINE_FIELDS = 1000
 #: Limit for the number of planes, lines and names of a file. A long job has about 100,000.
 _MOST_PARTS = 2**20
@@ -60,10 +60,6 @@ _MOVES = tuple(
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
-
-
-class OddError(Exception):
-    """Raised when a file differs from what profilers write."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +219,7 @@ class Piece:
     def bounds(self, content: bytes) -> tuple[Ints, Ints]:
         """Return (begins, ends) of the events as positions in ``content``, the piece's bytes."""
         if self.sizes is None:
-            _, start = _varint(content, _varint(content, 0)[1])
+            _, start = varint(content, varint(content, 0)[1])
             return np.array([start]), np.array([len(content)])
         stops = np.cumsum(self.sizes, dtype=np.int64)
         begins = stops - self.sizes
@@ -233,10 +229,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """An XSpace: the message ``space`` without events, and ``pieces``, the events' bytes.
-
-    ``pieces`` has a list per plane, with a list per line.
-    """
+    """An XSpace without events, and the pieces with its events, by plane and line."""
 
     space: Any
     pieces: list[list[list[Piece]]]
@@ -329,8 +322,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of the consecutive whole events in ``window`` that begin at position
-    ``at``."""
+    """Return the ends of the consecutive whole events that begin at ``at``."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:
@@ -360,32 +352,9 @@ def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int
 
 
 def _field(window: bytes, at: int, base: int, stop: int) -> tuple[int, int, int]:
-    """Return (tag, start of the value, end) of the field at ``at``, as positions in the file.
-
-    ``window`` has the file's bytes from ``base`` on; the field must end before ``stop``.
-    """
-    tag, value = _varint(window, at)
-    wire = tag & 7
-    if wire == 2:
-        length, value = _varint(window, value)
-        end = value + length
-    elif wire == 0:
-        end = _varint(window, value)[1]
-    elif wire in _FIXED_BYTES:
-        end = value + _FIXED_BYTES[wire]
-    else:
-        raise OddError
+    """Return (tag, start of the value, end) of the field at ``at``, as file positions."""
+    tag, value = varint(window, at)
+    value, end = value_end(window, tag & 7, value)
     if base + end > stop or tag >= 1 << 14 or tag < 8:
         raise OddError
     return tag, base + value, base + end
-
-
-def _varint(window: bytes, at: int) -> tuple[int, int]:
-    """Return (value, position after) of the base-128 number at ``at``."""
-    value = shift = 0
-    for byte in window[at : at + 10]:
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise OddError

@@ -20,7 +20,6 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     Choice,
     Gpu,
     Layer,
-    _plain_is_small,
     algorithm,
     algorithms_of_kernels,
     differs,
@@ -317,6 +316,6 @@ def test_where_kernels_and_conditions_differ() -> None:
 
 @pytest.mark.parametrize("unknown", ["mode", "batch", "hidden"])
 def test_of_a_plain_layer_of_unknown_size_it_is_not_known_whether_it_is_small(unknown: str) -> None:
-    plain = replace(LAYER, mode="rnn_tanh")
-    assert _plain_is_small(plain) is not None
-    assert _plain_is_small(replace(plain, **{unknown: None})) is None
+    plain = {"mode": "rnn_tanh", "hidden": 512}
+    assert chosen(**plain).algorithm == STATIC
+    assert chosen(**{**plain, unknown: None}).algorithm is None

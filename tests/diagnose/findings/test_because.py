@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
-from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
+from lstmprof.breakdown.lacks import GPU_UNSEEN, Lack
 from lstmprof.diagnose.certainty import certainty_of
 from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.findings.because import because, named, pace, worth_a_line

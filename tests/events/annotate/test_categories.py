@@ -8,14 +8,9 @@ from events.rows import Row, row, table
 from lstmprof.events.annotate import categories
 from lstmprof.events.annotate.categories import categorised
 from lstmprof.events.annotate.links import linked
-from lstmprof.events.annotate.rules import (
-    CATEGORIES,
-    KERNEL_RULES,
-    OP_RULES,
-    RULES,
-    op_rule,
-    rule_text,
-)
+from lstmprof.events.annotate.rules import OP_RULES, RULES, op_rule, rule_text
+from lstmprof.events.annotate.rules.kernels import KERNEL_RULES
+from lstmprof.events.annotate.rules.rule import CATEGORIES
 from lstmprof.events.annotate.sampled_stacks import FRAME_RULES
 
 HOST = {"pid": 1, "tid": 1}

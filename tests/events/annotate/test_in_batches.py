@@ -16,8 +16,7 @@ from lstmprof.breakdown import break_down
 from lstmprof.events import spool
 from lstmprof.events.annotate import annotated, recorded as annotate_recorded
 from lstmprof.events.annotate.calls import coverage
-from lstmprof.events.annotate.recorded import recorded
-from lstmprof.events.annotate.tally import Columns, Tally
+from lstmprof.events.annotate.recorded import Columns, Tally, recorded
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import COLUMNS, SCHEMA
 from lstmprof.events.spool import Spool, write_chunk

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, rank_and_step
 from lstmprof.breakdown.recurrent.network import Network
+from lstmprof.breakdown.recurrent.profiles.jax_eager import eager_calls
+from lstmprof.breakdown.recurrent.profiles.keras_eager import keras_calls
 from lstmprof.breakdown.recurrent.profiles.onnx import onnx_calls
 from lstmprof.breakdown.recurrent.profiles.pytensor import pytensor_calls
 from lstmprof.breakdown.recurrent.profiles.tensorflow import tensorflow_calls
@@ -28,11 +30,10 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, by name; ``a_cell``: one kernel or op is one cell.
+    """Recurrent kernels or ops of one library, by name; ``a_cell``: each is one cell.
 
-    Names show the cell and the pass (``_fp``, ``Backward``), but not where a call begins, and no
-    sizes. Kernels count if no recorded op launched them: in profiles that have only kernels, from
-    Nsight Systems, nvprof, or of the GPU only.
+    Kernels count only if no recorded op launched them. Names show neither sizes nor where a call
+    begins.
     """
 
     form: str
@@ -88,7 +89,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     first = names[int(np.flatnonzero(~back)[0])]
     cells = {cell[0].lower() for name in names if (cell := _CELL.search(name))}
     short = family.pattern.search(first)
-    rank, step = (events.ints(name, UNKNOWN)[rows[0]] for name in ("rank", "step"))
+    rank, step = rank_and_step(events, int(rows[0]))
     yield Call(
         form=family.form,
         framework=family.framework,
@@ -98,8 +99,8 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
             cell=cells.pop() if len(cells) == 1 else None,
             cells=int((~back).sum()) if family.a_cell else None,
         ),
-        rank=None if rank == UNKNOWN else int(rank),
-        step=None if step == UNKNOWN else int(step),
+        rank=rank,
+        step=step,
         rows=tuple(rows[~back].tolist()),
         backward=tuple(rows[back].tolist()),
         counted=False,
@@ -113,6 +114,8 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     exported_calls,
     tensorflow_calls,
     xla_calls,
+    eager_calls,
+    keras_calls,
     pytensor_calls,
     onnx_calls,
     named_calls,
@@ -122,7 +125,7 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
 _PART_ROWS = 2**19
 #: Every recognised layer or loop has an event whose name or path contains one of these words. Most
 #: profiles have none, and are not searched.
-_HINT = re.compile(r"lstm|gru|rnn|sigmoid|while|scan\{|theano|compiled", re.IGNORECASE)
+_HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled", re.IGNORECASE)
 
 
 def recurrent_calls(events: EventTable) -> list[Call]:
@@ -149,10 +152,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each part of the events; a part has whole steps of one rank or several.
-
-    Yield None, which stands for all rows, if the profile is small.
-    """
+    """Yield the rows of whole steps, some at a time; None (all rows) if the profile is small."""
     if len(events) <= KEPT_ROWS:
         yield None
         return

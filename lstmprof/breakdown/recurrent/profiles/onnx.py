@@ -1,15 +1,11 @@
-"""Recurrent layers of engines that run ONNX graphs: ``onnxruntime::LSTM`` and similar.
+"""Recurrent layers of engines that run ONNX graphs, from the recorded inputs of their nodes.
 
-The recorded inputs of a node show the network:
-
-- ONNX (time-major): X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions,
-  gates·hidden, hidden), B (directions, 2·gates·hidden), sequence_lens (batch), initial states
-  (directions, batch, hidden). ONNX Runtime does not list W and R if it prepacked them when it
-  loaded the model, nor absent inputs. It rejects batch-major inputs (``layout`` 1;
-  core/providers/cpu/rnn/deep_cpu_lstm.h). ``RNN`` does not show its activation.
-- OpenVINO: X (batch, time, inputs), initial states (batch, directions, hidden), sequence lengths,
-  W, R and B. Its CPU plugin makes one node per direction. For sequences of several lengths it makes
-  a ``TensorIterator``, which is not recognised, because any other loop may be one.
+- ONNX: X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions, gates·hidden,
+  hidden), B (directions, 2·gates·hidden), sequence_lens (batch), states (directions, batch,
+  hidden). ONNX Runtime omits absent inputs, and W and R if it prepacked them.
+- OpenVINO: X (batch, time, inputs), states (batch, directions, hidden), lengths, W, R and B; one
+  node per direction. Sequences of several lengths become a ``TensorIterator``, which is not
+  recognised, because any other loop may be one.
 """
 
 from __future__ import annotations
@@ -20,13 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, layer_loop
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
-from lstmprof.events.groups import Groups
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, in_order, shape_at
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
-from lstmprof.implementations import LAYER_OP
 
 _LAYER = re.compile(
     r"onnxruntime::(?:DynamicQuantize)?(LSTM|GRU|RNN)|openvino::(LSTM|GRU|RNN)Sequence"
@@ -41,11 +35,7 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """A node of the graph that is a recurrent layer.
-
-    ``network`` describes the whole layer, with all directions. ``packed`` says whether the node has
-    an input with sequence lengths.
-    """
+    """A node that is a recurrent layer; ``packed``: it has an input with sequence lengths."""
 
     row: int
     name: str
@@ -64,16 +54,14 @@ class _Node:
 
 def onnx_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each layer, or stack of layers, of a graph that an engine ran."""
-    is_layer = events.is_kind("op") & events.where_name(lambda n: bool(_LAYER.fullmatch(n)))
+    is_layer = events.is_kind("op") & events.where_name(_LAYER.fullmatch)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
         return
     inputs = Inputs(events)
     codes, texts = events.texts("name")
-    keys = (events.ints(name, UNKNOWN)[layers] for name in ("rank", "step"))
     steps: list[list[_Node]] = []
-    for members in Groups(*keys).members():
-        rows = layers[members][np.argsort(events.start_ns[layers[members]], kind="stable")]
+    for rows in by_step(events, layers):
         nodes = [_node(inputs, row, texts[codes[row]]) for row in rows.tolist()]
         for engine in sorted({node.engine for node in nodes}):
             steps.append([node for node in nodes if node.engine == engine])
@@ -84,10 +72,7 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """Return ``width``, or the width found in other steps if it is None.
-
-    It is None where the next matmul has no event, because nodes shorter than 1 µs have none.
-    """
+    """Return ``width``; if None (nodes under 1 µs have no event), that of other steps."""
     others = set(of_steps) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -115,18 +100,14 @@ def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
 def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
     network = node.network
     directions = network.directions or 1
-    unit = replace(network, time_steps=None, directions=None)
     if directions == 2 and network.hidden is not None:
         # One node writes the outputs of both directions, joined.
         next_matmul_inputs = 2 * network.hidden
-    return Loop(
-        form=LAYER_OP,
-        op=node.name,
-        count=network.time_steps,
-        units=(unit,) * directions,
-        rows=np.array([node.row]),
-        backward=np.empty(0, dtype=np.int64),
-        time_steps_certain=network.time_steps is not None,
+    return layer_loop(
+        replace(network, directions=None),
+        node.name,
+        node.row,
+        units=directions,
         next_matmul_inputs=next_matmul_inputs,
         library=node.library,
     )
@@ -139,9 +120,8 @@ def _widths_after(
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = nodes[0].row
     here = (rank == rank[first]) & (step == step[first])
-    here &= events.where_name(lambda name: bool(_PRODUCT.fullmatch(name)))
-    products = np.flatnonzero(here)
-    products = products[np.argsort(events.start_ns[products], kind="stable")]
+    here &= events.where_name(_PRODUCT.fullmatch)
+    products = in_order(events, np.flatnonzero(here))
     for node in nodes:
         later = products[events.start_ns[products] >= events.end_ns[node.row]]
         yield _width(inputs, later)
@@ -172,10 +152,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Return the network that the shapes of X (batch, time, inputs) and of the initial state show.
-
-    The state is (batch, directions, hidden).
-    """
+    """Return the network; X is (batch, time, inputs), states (batch, directions, hidden)."""
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -190,11 +167,7 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Return the network that the shapes of the node's inputs show; X is (time, batch, inputs).
-
-    R, B and initial states show directions and hidden units. In a quantized layer, the first matrix
-    may be the scales of the weights.
-    """
+    """Return the network; X is (time, batch, inputs), and R, B and states show the rest."""
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

@@ -19,9 +19,15 @@ import numpy as np
 from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
 from lstmprof.breakdown.recurrent.cells import unit_of_products
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, Repeat, repeats
+from lstmprof.breakdown.recurrent.profiles.recorded import (
+    Inputs,
+    Repeat,
+    by_step,
+    in_order,
+    repeats,
+)
 from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
-from lstmprof.events.groups import Groups, inherited
+from lstmprof.events.groups import nearest
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
@@ -34,21 +40,19 @@ _PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|Ba
 def pytensor_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each Scan that contains cells."""
     is_scan = events.where_name(lambda name: scan_label(name) is not None)
-    scans = np.flatnonzero(events.is_kind("op") & is_scan)
+    is_scan = is_scan & events.is_kind("op")
+    scans = np.flatnonzero(is_scan)
     if not len(scans):
         return
-    own = np.full(len(events), NONE, dtype=np.int64)
-    own[scans] = scans
-    inside = inherited(events.rows_named("parent_id"), own)
-    is_product = events.where_name(lambda name: bool(_PRODUCT.match(name)))
+    inside = nearest(events.rows_named("parent_id"), is_scan)
+    is_product = events.where_name(_PRODUCT.match)
     products = np.flatnonzero(is_product)
     inputs, (codes, texts) = Inputs(events), events.texts("name")
     names = {row: texts[codes[row]] for row in scans.tolist()}
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
-    for members in Groups(rank[scans], step[scans]).members():
-        rows = _in_order(events, scans[members])
+    for rows in by_step(events, scans):
         alike = (rank[products] == rank[rows[0]]) & (step[products] == step[rows[0]])
-        ordered = _in_order(events, products[alike])
+        ordered = in_order(events, products[alike])
         outside = ordered[inside[ordered] == NONE]
         loops = [
             loop
@@ -65,16 +69,9 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
         yield from calls_of(events, library, loops)
 
 
-def _in_order(events: EventTable, rows: Ints) -> Ints:
-    return rows[np.argsort(events.start_ns[rows], kind="stable")]
-
-
 @dataclass(frozen=True)
 class _Scan:
-    """A Scan of the forward pass; ``gradients`` are the rows of the Scans of its gradient.
-
-    ``merged`` is the number of Scans that the library merged into this Scan.
-    """
+    """A forward Scan, the rows of its gradient's Scans, and how many Scans were merged into it."""
 
     row: int
     merged: int
@@ -82,10 +79,7 @@ class _Scan:
 
 
 def _forward(names: Mapping[int, str]) -> list[_Scan]:
-    """Return the forward Scans of a step.
-
-    ``names`` is {row: name} of all Scans of the step, in execution order.
-    """
+    """Return the forward Scans among ``names``, {row: name} in execution order."""
     labels = {row: scan_label(name) or "" for row, name in names.items()}
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}
@@ -103,12 +97,7 @@ def _forward(names: Mapping[int, str]) -> list[_Scan]:
 
 
 def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
-    """Return for each of the forward Scans ``rows`` the rows of its gradient's Scans.
-
-    All ``rows`` have the same name (as in Lasagne and Keras), so order decides: the gradients,
-    ``backward``, run in the reverse order of the layers. If there are several ``rows``, and another
-    number of gradients, each list is empty.
-    """
+    """Return the rows of each Scan's gradients, which run in the reverse order of ``rows``."""
     if len(rows) == 1:
         return [list(backward)]
     paired = len(rows) == len(backward)
@@ -116,11 +105,7 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls ``products`` show cells.
-
-    If they do not, the matmul of x before the Scan is added to them (``before`` has the rows of
-    matmuls before the Scan). ``names`` has the code of each name of the operators inside the Scan.
-    """
+    """Yield ``scan`` as a loop if its matmuls, and that of x before the Scan, show cells."""
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)
     if run is None:
@@ -154,11 +139,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the shape of the weight that multiplies x for all time steps before the loop, if any.
-
-    Lasagne does so. It is the last of the matmuls ``products`` that has as many outputs as
-    ``weight``, the weight of the loop's matmuls, and a multiple of ``batch`` as rows.
-    """
+    """Yield the weight of the last matmul that multiplies x for all time steps, if any."""
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
         if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:
@@ -167,10 +148,7 @@ def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> 
 
 
 def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
-    """Return the shapes of a matmul's two matrices, x and y of ``Gemm(z, a, x, y, b)``.
-
-    Return None if they were not recorded.
-    """
+    """Return the shapes of x and y of ``Gemm(z, a, x, y, b)``; None if not recorded."""
     matrices = [s for s in inputs.shapes(row) if isinstance(s, tuple) and len(s) == 2]
     return (matrices[-2], matrices[-1]) if len(matrices) >= 2 else None
 
@@ -187,18 +165,12 @@ def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | No
 
 
 def _most_time_steps(names: Ints) -> int:
-    """Return the largest possible number of time steps, given that each operator runs in each step.
-
-    It is the greatest common divisor of the numbers of runs; ``names`` has one entry per run.
-    """
+    """Return the largest number that divides how often each operator in a Scan ran."""
     return int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
 
 
 def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:
-    """Return the cells of a time step; each has an equal share of the matmuls' ``weights``.
-
-    It is the smallest number of cells that fits. ``shared`` has the batch and element type.
-    """
+    """Return the fewest cells that fit if each has an equal share of the ``weights``."""
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):

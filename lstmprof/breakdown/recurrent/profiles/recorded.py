@@ -10,12 +10,25 @@ from typing import Any
 import numpy as np
 
 from lstmprof.breakdown.recurrent.network import Shape
+from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 #: No tensor has more elements than this; a larger shape is damaged and is treated as not recorded.
 _MOST_ELEMENTS = 2**48
+
+
+def in_order(events: EventTable, rows: Ints) -> Ints:
+    """Return ``rows`` sorted by start."""
+    return rows[np.argsort(events.start_ns[rows], kind="stable")]
+
+
+def by_step(events: EventTable, rows: Ints) -> Iterator[Ints]:
+    """Yield the ``rows`` of each rank and step, sorted by start."""
+    keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", "step"))
+    for members in Groups(*keys).members():
+        yield in_order(events, rows[members])
 
 
 class Inputs:
@@ -41,10 +54,7 @@ def _listed(codes: Any, texts: list[str], row: int) -> list[Any]:
 
 
 def _shape(entry: Any) -> Any:
-    """Return the shape ``entry`` as a tuple; for a list of tensors, return a list of shapes.
-
-    Return None for a scalar, and for an input that was not recorded.
-    """
+    """Return ``entry`` as a shape or list of shapes; None for a scalar or an unrecorded input."""
     if not isinstance(entry, list) or not entry:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in entry):
@@ -117,10 +127,7 @@ def repeats(
 
 
 def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, number of entries) of each periodic part of ``codes``.
-
-    A part is as long as possible, and has at least ``least`` periods.
-    """
+    """Yield (start, period, length) of each longest part with ``least`` periods or more."""
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

@@ -1,17 +1,12 @@
 """Recurrent layers and loops of cells in TensorFlow: by the names of nodes, ``<node>:<OpType>``.
 
 - One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one layer.
-- A loop: the nodes of its body run once per time step. TensorFlow 2 puts the body into the graph as
-  ``<loop>/body/_<n>/<loop>/<node>`` and the condition as ``<loop>/cond/_<n>/…``, the gradient's as
-  ``gradient_tape/<loop>/<loop>_grad/body/_<n>/…``; TensorFlow 1 has ``<loop>/<node>``, where a loop
-  is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than the
-  body in each run of the loop; the difference is the number of runs.
+- A loop: TensorFlow 2 names the nodes of its body ``<loop>/body/_<n>/<loop>/<node>``, its condition
+  ``<loop>/cond/…``, and its gradient ``gradient_tape/<loop>/…``; TensorFlow 1 has ``while/<node>``
+  and ``gradients/while/…``. The condition runs once more than the body in each run of the loop.
 
-A loop contains a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a
-MatMul with σ and tanh, or MatMuls as wide as the gates. TensorFlow's profiler records no shapes on
-host threads, and omits short ops, such as σ and tanh of a small layer. So many Keras layers appear
-only as MatMuls and their scopes. Then the widths of the MatMuls show the cell, if lstmprof stored
-the shapes in a separate file.
+A loop has a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a MatMul
+with σ and tanh (which TensorFlow omits if they are short), or MatMuls as wide as the gates.
 """
 
 from __future__ import annotations
@@ -24,7 +19,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lstmprof.breakdown.host import computing
-from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words
+from lstmprof.breakdown.recurrent.call import (
+    Call,
+    Loop,
+    calls_of,
+    in_words,
+    layer_loop,
+    rank_and_step,
+)
 from lstmprof.breakdown.recurrent.cells import (
     CELL,
     PRODUCT,
@@ -36,7 +38,7 @@ from lstmprof.breakdown.recurrent.cells import (
     unit_of,
 )
 from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, shape_at
 from lstmprof.breakdown.recurrent.profiles.torch_compiled import gated_units
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
@@ -64,11 +66,9 @@ LEAST_NODES = 4
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, whether it computes a gradient, its role in a cell.
+    """What a node's name shows: its loop, the part of the loop (body or cond), its role in a cell.
 
-    ``part`` is ``body`` or ``cond`` if the name shows it. ``role`` is PRODUCT, SIGMOID, TANH or
-    CELL. ``scope`` is the path up to the innermost name of a recurrent layer or cell, if there is
-    one.
+    ``scope`` is the path up to the innermost name of a recurrent layer or cell.
     """
 
     op_type: str
@@ -108,15 +108,20 @@ def _role(op_type: str) -> int | None:
 
 
 class _Step:
-    """The nodes of one step, in execution order."""
+    """The nodes ``rows`` of one step, in execution order."""
 
     def __init__(
-        self, events: EventTable, inputs: Inputs, rows: Ints, nodes: Mapping[int, _Node]
+        self,
+        events: EventTable,
+        inputs: Inputs,
+        rows: Ints,
+        codes: Ints,
+        nodes: Mapping[int, _Node],
     ) -> None:
         self.events, self.inputs = events, inputs
-        self.rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
-        self.codes = events.texts("name")[0]
-        self.nodes = nodes
+        self.rows = rows
+        self.codes, self.nodes = codes, nodes
+        self.computes = computing(events) | events.is_kind("kernel")
         self.placed = any(nodes[code].part == "body" for code in set(self.codes[rows].tolist()))
 
     def node(self, row: int) -> _Node:
@@ -139,11 +144,7 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often the program ran: as often as most of its nodes outside of loops.
-
-        Return None if this does not divide ``repetitions``, the number of repetitions of a loop, or
-        if too few nodes ran equally often.
-        """
+        """Return how often most nodes outside of loops ran; None if it is uncertain."""
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -163,21 +164,46 @@ class _Step:
 
 
 def tensorflow_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each recurrent layer and loop of cells that TensorFlow ran node by node."""
-    names, texts = events.texts("name")
+    """Yield a call for each recurrent layer and loop of cells that TensorFlow ran node by node.
+
+    If no such node was recorded on the host, the kernels' names of nodes show the loops.
+    """
+    found = False
+    for call in _calls(events, "op", "name"):
+        found = True
+        yield call
+    if not found:
+        yield from _calls(events, "kernel", "op_name")
+
+
+def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
+    """Yield the calls that events of this ``kind`` show; ``column`` has the names of nodes."""
+    codes, texts = events.texts(column)
     nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
-    known = events.is_kind("op") & np.isin(names, list(nodes))
-    rows = np.flatnonzero(known)
-    if not any(_matters(node) for node in nodes.values()):
+    rows = np.flatnonzero(events.is_kind(kind) & np.isin(codes, list(nodes)))
+    if not len(rows) or not any(_matters(node) for node in nodes.values()):
         return
+    rows = _once(events, rows, codes) if kind == "kernel" else rows
     inputs = Inputs(events)
-    step, rank = events.ints("step", UNKNOWN)[rows], events.ints("rank", UNKNOWN)[rows]
-    for members in Groups(rank, step).members():
-        of_step = _Step(events, inputs, rows[members], nodes)
+    for members in by_step(events, rows):
+        of_step = _Step(events, inputs, members, codes, nodes)
         yield from _cudnn_calls(of_step)
         yield from calls_of(events, "tensorflow", _layers(of_step))
         for loops in _runs(of_step):
             yield from calls_of(events, "tensorflow", loops)
+
+
+def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
+    """Return for each node the kernels of its most frequent name: one per run of the node."""
+    names = events.texts("name")[0]
+    kernels = Groups(codes[rows], names[rows])
+    most: dict[int, Ints] = {}
+    for places in kernels.members():
+        members = rows[places]
+        code = int(codes[members[0]])
+        if len(members) > len(most.get(code, ())):
+            most[code] = members
+    return np.sort(np.concatenate(list(most.values())))
 
 
 def _matters(node: _Node) -> bool:
@@ -190,11 +216,7 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient) for each layer op.
-
-    Gradients run in the reverse order of the layers. If there is another number of gradient ops,
-    the rows of the gradients are empty.
-    """
+    """Yield (row, rows of its gradient) of each layer op; gradients run in reverse."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
@@ -204,16 +226,16 @@ def _with_gradients(
 
 def _cudnn_calls(step: _Step) -> Iterator[Call]:
     """Yield the calls of cuDNN; one call runs all layers."""
-    rank, step_numbers = (step.events.ints(name, UNKNOWN) for name in ("rank", "step"))
     for row, backward in _with_gradients(step, _CUDNN, _CUDNN_GRADIENT):
+        rank, number = rank_and_step(step.events, row)
         yield Call(
             form=LAYER_OP,
             framework="tensorflow",
             op=step.node(row).op_type,
             library="cuDNN",
             network=_cudnn(step, row),
-            rank=None if rank[row] == UNKNOWN else int(rank[row]),
-            step=None if step_numbers[row] == UNKNOWN else int(step_numbers[row]),
+            rank=rank,
+            step=number,
             rows=(row,),
             backward=backward,
         )
@@ -224,22 +246,16 @@ def _layers(step: _Step) -> list[Loop]:
     found = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
     ends = step.events.end_ns[[row for row, _ in found]]
     reads = step.next_matmul_inputs(int(ends.max())) if found else None
-    layers = []
-    for row, backward in found:
-        network = _block(step, row)
-        layers.append(
-            Loop(
-                form=LAYER_OP,
-                op=step.node(row).op_type,
-                count=network.time_steps,
-                units=(replace(network, time_steps=None),),
-                rows=np.array([row]),
-                backward=np.array(backward, dtype=np.int64),
-                time_steps_certain=network.time_steps is not None,
-                next_matmul_inputs=reads,
-            )
+    return [
+        layer_loop(
+            _block(step, row),
+            step.node(row).op_type,
+            row,
+            backward=backward,
+            next_matmul_inputs=reads,
         )
-    return layers
+        for row, backward in found
+    ]
 
 
 def _block(step: _Step, row: int) -> Network:
@@ -301,10 +317,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return the start of the loop's last matmul or cell op.
-
-    It orders stacked loops: the first matmul of a loop may run before the loop below has begun.
-    """
+    """Return the start of the loop's last matmul or cell op, which orders stacked loops."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -317,11 +330,7 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop if the loop has cells.
-
-    ``rows`` are the events of its body in all runs, ``backward`` those of its gradient.
-    ``conditions`` is the number of times that its condition ran.
-    """
+    """Yield each run of one loop with cells; ``rows`` and ``backward`` are those of all runs."""
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -363,7 +372,7 @@ def _loops(
             count=repetitions // runs if certain else None,
             units=units,
             rows=of_run,
-            backward=of_backward[computing(step.events)[of_backward]],
+            backward=of_backward[step.computes[of_backward]],
             time_steps_certain=certain,
             next_matmul_inputs=step.next_matmul_inputs(last_ns),
             layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,
@@ -402,10 +411,7 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for scopes with a matmul whose name is that of a cell.
-
-    If there is none, return the scopes with the name of a layer.
-    """
+    """Return {scope: its nodes} for scopes named like cells or else like layers."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:
@@ -420,10 +426,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network that the inputs of ``LSTMBlockCell`` or ``GRUBlockCell`` show.
-
-    The inputs begin with (x, cs_prev) or (x, h_prev).
-    """
+    """Return the network that the inputs (x, state, …) of a cell op show."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

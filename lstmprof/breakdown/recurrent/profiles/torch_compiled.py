@@ -15,15 +15,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, layer_loop
 from lstmprof.breakdown.recurrent.cells import units_of_products
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, in_order, shape_at
 from lstmprof.breakdown.recurrent.profiles.torch_layers import within
-from lstmprof.events.groups import Groups, inherited
+from lstmprof.events.groups import nearest
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.implementations import LAYER_OP
 
 _REGION = re.compile(r"Torch-Compiled Region|CompiledFunction$|## Call CompiledFxGraph")
 _NUMBERS = re.compile(r": \d+/\d+.*$")
@@ -32,11 +31,10 @@ _NUMBERS = re.compile(r": \d+/\d+.*$")
 def compiled_regions(events: EventTable) -> Ints:
     """Return for each event the row of its outermost compiled region, or ``NONE``."""
     regions = events.is_kind("op", "range")
-    regions = regions & events.where_name(lambda name: bool(_REGION.match(name)))
+    regions = regions & events.where_name(_REGION.match)
     if not regions.any():
         return np.full(len(events), NONE, dtype=np.int64)
-    outermost = np.where(regions & ~within(events, regions), np.arange(len(events)), NONE)
-    return np.asarray(inherited(events.rows_named("parent_id"), outermost), np.int64)
+    return nearest(events.rows_named("parent_id"), regions & ~within(events, regions))
 
 
 def gated_units(
@@ -59,11 +57,7 @@ def name_of(region: str, products: int) -> str:
 
 
 def ran_once(regions: Sequence[str]) -> bool:
-    """Return whether these regions, in execution order, certainly belong to one run of one loop.
-
-    The first time step may run a graph of its own, which makes the initial states. If this graph
-    occurs again, a second loop may have begun.
-    """
+    """Return whether these regions, in order, certainly belong to one run of one loop."""
     graphs = [name for n, name in enumerate(regions) if n == 0 or name != regions[n - 1]]
     return len(graphs) <= 2 and all(_NUMBERS.search(name) for name in graphs)
 
@@ -76,35 +70,23 @@ _PRODUCT = re.compile(r"aoti_torch_\w+?_(?:add)?mm_out")
 
 
 def exported_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the calls of layers in exported code (AOTInductor).
-
-    Consecutive layers that form one stack by their widths are one call.
-    """
+    """Yield the calls of layers in exported code (AOTInductor), stacks as one call."""
     is_layer = events.is_kind("op") & events.is_one_of("name", *_LAYERS)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
         return
-    is_product = events.where_name(lambda name: bool(_PRODUCT.fullmatch(name)))
+    is_product = events.where_name(_PRODUCT.fullmatch)
     inputs = Inputs(events)
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
-    for members in Groups(rank[layers], step[layers]).members():
-        rows = _in_order(events, layers[members])
+    for rows in by_step(events, layers):
         alike = (rank == rank[rows[0]]) & (step == step[rows[0]])
-        products = _in_order(events, np.flatnonzero(alike & is_product))
+        products = in_order(events, np.flatnonzero(alike & is_product))
         loops = [_loop(events, inputs, row, products) for row in rows.tolist()]
         for call in calls_of(events, "torch", loops):
-            yield _without_unknown_sizes(call)
-
-
-def _in_order(events: EventTable, rows: Ints) -> Ints:
-    return rows[np.argsort(events.start_ns[rows], kind="stable")]
-
-
-def _without_unknown_sizes(call: Call) -> Call:
-    """Return ``call`` without the number of layers and directions if no shapes were recorded."""
-    if call.network.time_steps is not None:
-        return call
-    return replace(call, network=replace(call.network, layers=None, directions=None))
+            network = call.network
+            if network.time_steps is None:  # no shapes, so layers and directions are unknown
+                network = replace(network, layers=None, directions=None)
+            yield replace(call, network=network)
 
 
 def _loop(events: EventTable, inputs: Inputs, row: int, products: Ints) -> Loop:
@@ -117,22 +99,12 @@ def _loop(events: EventTable, inputs: Inputs, row: int, products: Ints) -> Loop:
         gates, hidden = recurrent[0] // recurrent[1], recurrent[1]
         cell = next((c for c in ("lstm", "gru") if GATES[c] == gates), None)
         unit = replace(unit, cell=cell, batch=data[1], inputs=data[2], hidden=hidden)
-    return Loop(
-        form=LAYER_OP,
-        op=name,
-        count=data[0] if data else None,
-        units=(unit,),
-        rows=np.array([row]),
-        backward=np.empty(0, dtype=np.int64),
-        time_steps_certain=data is not None,
-        next_matmul_inputs=_input_width(
-            inputs, products[events.start_ns[products] >= events.end_ns[row]]
-        ),
+    later = products[events.start_ns[products] >= events.end_ns[row]]
+    matrix = shape_at(inputs.shapes(int(later[0])), 0, 2) if len(later) else None
+    return layer_loop(
+        replace(unit, time_steps=data[0] if data else None),
+        name,
+        row,
+        next_matmul_inputs=matrix[1] if matrix else None,
         library=_LAYERS[name],
     )
-
-
-def _input_width(inputs: Inputs, products: Sequence[int] | Ints) -> int | None:
-    """Return the input width of the first of the matmuls ``products``; None if unknown."""
-    matrix = shape_at(inputs.shapes(int(products[0])), 0, 2) if len(products) else None
-    return matrix[1] if matrix else None

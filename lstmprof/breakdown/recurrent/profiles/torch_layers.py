@@ -1,19 +1,14 @@
-"""Recurrent layers that PyTorch runs as one op: ``aten::lstm`` and the ops that it calls.
+"""Recurrent layers that PyTorch runs as one op, from its inputs (aten/src/ATen/native/RNN.cpp).
 
-If shapes were recorded, the inputs of the op show the network (``aten/src/ATen/native/RNN.cpp``):
-
-- ``aten::lstm(input, hx, params, …)``: hx is (layers·directions, batch, hidden). params has per
-  layer and direction W (gates·hidden, inputs), U (gates·hidden, hidden), two biases, and with a
-  projection a third matrix (projection, hidden).
+- ``aten::lstm(input, hx, params, …)``: hx is (layers·directions, batch, hidden); params has per
+  layer and direction W, U, two biases, and with a projection (projection, hidden).
 - ``aten::lstm(data, batch_sizes, hx, params, …)`` for packed sequences: data has one row per time
   step of each sequence, batch_sizes one entry per time step.
-- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)`` is similar; ``miopen_rnn`` has no
-  weight_buf.
+- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)``; ``miopen_rnn`` without weight_buf.
 - ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
 
-PyTorch 2.1 and later record lists of tensors; for older versions, the inputs of the inner op are
-read. Autocast nests an op in another op of the same name; only the inner op shows the element type
-of the computation.
+Before PyTorch 2.1 lists of tensors are not recorded, so the inner op is read. Autocast nests an op
+in one of the same name; the inner op shows the element type of the computation.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, rank_and_step
 from lstmprof.breakdown.recurrent.network import (
     GATES,
     Network,
@@ -35,9 +30,9 @@ from lstmprof.breakdown.recurrent.network import (
     stack,
 )
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at, shapes_at
-from lstmprof.events.groups import inherited
+from lstmprof.events.groups import nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
 #: If one of these names occurs, op names have no ``aten::`` (before PyTorch 1.5); no other
@@ -70,17 +65,13 @@ def layer_rows(events: EventTable) -> Flags:
 def within(events: EventTable, which: Flags) -> Flags:
     """Return a mask of the events that are inside an event of the mask ``which``."""
     parent = events.rows_named("parent_id")
-    inside = inherited(parent, np.where(which, np.arange(len(events)), NONE))
-    above = np.where(parent != NONE, inside[parent], NONE)
+    above = values_at(nearest(parent, which), parent)
     return np.asarray(above != NONE, np.bool_)
 
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op; ``inside`` has the rows of the ops inside it, by name.
-
-    ``parent`` has the row of each event's parent.
-    """
+    """A layer's op, the rows of the ops inside it by name, and the parent of each event."""
 
     inputs: Inputs
     row: int
@@ -100,11 +91,10 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
         return
     inputs, parent = Inputs(events), events.rows_named("parent_id")
     names, texts = events.texts("name")
-    owner = inherited(parent, np.where(layers, np.arange(len(events)), NONE))
+    owner = nearest(parent, layers)
     inner = np.flatnonzero((owner != NONE) & events.is_kind("op"))
     inner = inner[np.lexsort((events.start_ns[inner], owner[inner]))]
     bounds = np.searchsorted(owner[inner], [rows, rows + 1])
-    step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
     for row, first, last in zip(rows.tolist(), *bounds.tolist(), strict=True):
         inside: dict[str, list[int]] = {}
         for place in inner[first:last].tolist():
@@ -113,27 +103,14 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
             inside[name] = _innermost(inside[name], parent)
         op = _Op(inputs, row, texts[names[row]], inside, parent)
         library = next((v for n, v in _VENDORS.items() if op.named(n)), "ATen")
-        network = _network(op)
-        yield Call(
-            form=LAYER_OP,
-            framework="torch",
-            op=op.name,
-            library=library,
-            network=network,
-            rank=_or_none(rank[row]),
-            step=_or_none(step[row]),
-            rows=(row,),
-        )
+        place = rank_and_step(events, row)
+        yield Call(LAYER_OP, "torch", op.name, library, _network(op), *place, rows=(row,))
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
     """Return those of ``rows`` that are not the parent of another one."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
-
-
-def _or_none(value: Any) -> int | None:
-    return None if value == UNKNOWN else int(value)
 
 
 def _network(op: _Op) -> Network:
@@ -226,11 +203,7 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Return ``network`` with the sizes that the weights ``matrices`` show.
-
-    The matrices are in the order of layers and directions; ``states`` is the shape of the initial
-    state.
-    """
+    """Return ``network`` with the sizes that its weights (layer by layer) show."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     each = len(matrices) // states[0]
@@ -247,10 +220,7 @@ def _with_weights(
 
 
 def _vendor_network(op: _Op, row: int, name: str) -> Network:
-    """Return the network that the inputs of cuDNN's or MIOpen's op show.
-
-    The size of all weights shows the number of layers.
-    """
+    """Return the network that the inputs of cuDNN's or MIOpen's op show."""
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_INPUT[name])
     network = replace(
@@ -266,10 +236,7 @@ def _vendor_network(op: _Op, row: int, name: str) -> Network:
 
 
 def _onednn_network(op: _Op, rows: Sequence[int]) -> Network:
-    """Return the network that oneDNN's ops show: one op per layer and direction.
-
-    If the layer is bidirectional, one ``aten::cat`` per layer joins both directions.
-    """
+    """Return the network of oneDNN's ops, one per layer and direction."""
     units = []
     for row in rows:
         shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)

@@ -1,17 +1,10 @@
 """Loops of cells that PyTorch runs one time step at a time: cell ops, or matmuls with σ and tanh.
 
-On one thread, the matmuls, activations and cell ops of a loop repeat once per time step. A loop is
-at least three repetitions of a pattern that contains a cell: a cell op; a matmul followed by a
-sigmoid and a tanh (the gates of an LSTM or GRU); or the matmuls of a compiled cell
-(``torch_compiled``). A plain RNN cell is not recognised, because a tanh alone also occurs in other
-networks. If shapes are recorded, the widths of a matmul's operands are part of the pattern. The
-batch size is not, because it shrinks when sequences end. An op that makes new states
-(``aten::new_zeros``) ends a loop, because without shapes two loops of the same cell look alike.
-
-If inputs are as wide as the units, or if no shapes are recorded, the repetitions of one cell may
-also be two equal layers that alternate at every time step. The gradients of the weights in the
-backward pass decide: there is one per weight. Without gradients, only the number of cells is known,
-not the number of time steps.
+A loop is at least three repetitions of a pattern of ops on one thread that contains a cell: a cell
+op, a matmul followed by a sigmoid and a tanh, or the matmuls of a compiled cell. If shapes are
+recorded, operands must have equal widths, but not equal batch sizes. Ops that make new states end a
+loop. If inputs are as wide as the units, or no shapes are recorded, a repetition may also be one of
+two equal layers that alternate; then the number of gradients of weights decides.
 """
 
 from __future__ import annotations
@@ -68,12 +61,10 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The matmuls, activations, cell ops and boundary ops of one thread and step ("tokens").
+    """The matmuls, activations, cell ops and boundary ops ("tokens") of one thread and step.
 
-    ``rows``, ``roles``, ``codes``, ``positions`` and ``regions`` have one entry per token, in
-    execution order. ``codes`` are equal for equal ops. ``ops`` are the rows of all outermost ops of
-    the thread, ``positions`` the positions of the tokens in ``ops``, and ``regions`` the compiled
-    regions around the tokens (``compiled_regions``).
+    Arrays have one entry per token, except ``ops``: the rows of the thread's outermost ops, among
+    which the tokens have ``positions``. ``codes`` are equal for equal ops.
     """
 
     rows: Ints
@@ -118,20 +109,14 @@ def _role(name: str) -> int:
 
 
 def _outermost(events: EventTable, roles: Ints) -> Ints:
-    """Return the outermost matmuls, activations, cell ops and boundary ops (rows with a role).
-
-    Rows inside an op of a whole layer or inside a backward pass are left out, too.
-    """
+    """Return the outermost rows with a role, outside of whole layers and backward passes."""
     hides = (roles != NONE) | layer_rows(events)
-    hides |= events.is_kind("op") & events.where_name(lambda name: bool(_BACKWARD.match(name)))
+    hides |= events.is_kind("op") & events.where_name(_BACKWARD.match)
     return np.flatnonzero((roles != NONE) & ~within(events, hides))
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return the outermost ops; an op that contains some of ``rows`` is replaced by its content.
-
-    So all ``rows`` are in the result.
-    """
+    """Return the outermost ops, with those that contain some of ``rows`` replaced by their ops."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -166,29 +151,20 @@ class _Reader:
         return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
-        """Return the shapes of a matmul's data, (batch…, inner), and weight, (inner, outer).
-
-        For any other op, return the shape of its first input, and None.
-        """
+        """Return a matmul's (data, weight (inner, outer)); for other ops (first input, None)."""
         key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
 
     def may_compute_gates(self, products: Ints) -> bool:
-        """Return whether one of these matmuls has three or four times as many outputs as inputs.
-
-        Such matmuls may compute the gates of a GRU or LSTM.
-        """
+        """Return whether a matmul has 3 or 4 times as many outputs as inputs."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Return {shape: number of weights with a gradient of this shape} in the step of ``row``.
-
-        The dimensions of each shape are sorted; the shape is None if it was not recorded.
-        """
+        """Return {sorted shape: number of weights with such a gradient} in the step of ``row``."""
         if not self._counts:
             for one in self._gradients.tolist():
                 step = self._counts.setdefault(self._step_of(one), Counter())
@@ -206,10 +182,7 @@ class _Reader:
         return of_row if inside == NONE else self.dtype(inside) or of_row
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a number per row; it is equal for ops with equal names, widths and roles.
-
-        ``compiled``: the row is in a compiled region; it is compared, too.
-        """
+        """Return a number per row, equal for ops of equal name, widths, role and ``compiled``."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
@@ -255,11 +228,7 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether the step has exactly one gradient for each weight in the patterns of ``runs``.
-
-    If so, each repetition of a pattern is one time step. Gradients of other shapes do not count. If
-    there are more gradients of these shapes, layers alternate, or there are other layers.
-    """
+    """Return whether there is exactly one gradient per weight: no layers alternate."""
     counts = reader.gradients(runs[0].pattern[0])
     of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
     return None not in of_loops and all(counts[w] == n for w, n in of_loops.items())
@@ -282,11 +251,7 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, positions: Sequence[int]) -> b
 def _units_of_gates(
     reader: _Reader, tokens: _Tokens, positions: Sequence[int]
 ) -> tuple[Network, ...]:
-    """Return the cells that these matmuls show if each computes all gates of a cell.
-
-    Activations do not matter. ``positions`` are indices of tokens. The result is empty if the
-    tokens contain a cell op.
-    """
+    """Return the cells if each matmul computes all gates of a cell; activations do not count."""
     at = np.array(positions)
     roles = tokens.roles[at]
     if CELL in roles:
@@ -301,10 +266,7 @@ def _begins(roles: Sequence[int]) -> bool:
 
 
 class _Run:
-    """The repetitions of one pattern of tokens; ``units`` are the cells in one repetition.
-
-    ``units`` is empty if the pattern belongs to a network without LSTM or GRU cells.
-    """
+    """The repetitions of one pattern of tokens, and the cells ``units`` of a repetition, if any."""
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run
@@ -335,10 +297,7 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the rows of the compiled regions in which the run's matmuls ran, in order.
-
-        The list is empty if some of them ran outside such regions.
-        """
+        """Return the compiled regions of the run's matmuls; none if some ran outside of them."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
@@ -357,10 +316,7 @@ class _Run:
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
-        """Return the shape of each matmul's weight in the pattern, and of a cell op's two weights.
-
-        A shape is None if it is unknown.
-        """
+        """Return the weights' shapes of each matmul and cell op in the pattern; None if unknown."""
         listed: list[Shape | None] = []
         for row, role in zip(self.pattern, self.roles, strict=True):
             if role == PRODUCT:
@@ -378,11 +334,7 @@ class _Run:
         return in_words(self.roles)
 
     def _last_op(self) -> int:
-        """Return the position of the loop's last op among the ``ops`` of its thread.
-
-        Ops between two repetitions belong to the loop. Ops after the last repetition belong to it
-        as long as they have the same names as the ops after the repetition before.
-        """
+        """Return the position of the loop's last op in ``ops``, as in the repetition before."""
         positions, run = self._tokens.positions, self._run
         last, before = int(positions[run.end - 1]), int(positions[run.end - 1 - run.period])
         tail = int(positions[run.end - run.period]) - before - 1
@@ -432,10 +384,7 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """Return the input width of the matmul before the loop that has x of all time steps.
-
-        Return None if there is no such matmul.
-        """
+        """Return the input width of a matmul of x for all time steps before the loop."""
         tokens, position = self._tokens, self._run.start - 1
         while position >= 0 and tokens.roles[position] in (PRODUCT, BOUNDARY):
             _, weight = self._reader.operands(int(tokens.rows[position]))

@@ -22,7 +22,13 @@ import numpy as np
 from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
 from lstmprof.breakdown.recurrent.cells import layer_named, unit_beside_tanh, unit_of_products
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, repeats, shape_at
+from lstmprof.breakdown.recurrent.profiles.recorded import (
+    Inputs,
+    by_step,
+    in_order,
+    repeats,
+    shape_at,
+)
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
@@ -42,10 +48,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _LoopRun:
-    """One run of a loop: its events, and the rows of the matmuls and tanhs of one time step.
-
-    ``count`` is the number of time steps.
-    """
+    """One run of a loop of ``count`` steps, and the matmuls and tanhs of one of these steps."""
 
     path: str
     count: int
@@ -67,15 +70,14 @@ class _LoopRun:
 
 def xla_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each loop of cells in a program that XLA compiled."""
-    loops = _while_rows(events)
-    kernels = _body_kernels(events)
+    loops = np.flatnonzero(events.is_kind("op") & events.where_name(_WHILE.fullmatch))
+    inside = events.where("op_name", _BODY.match)
+    kernels = np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
     if not len(loops) and not len(kernels):
         return
     reader = _Reader(events)
     rows = np.concatenate([loops, kernels])
-    step, rank = events.ints("step", UNKNOWN)[rows], events.ints("rank", UNKNOWN)[rows]
-    for members in Groups(rank, step).members():
-        here = rows[members]
+    for here in by_step(events, rows):
         runs = list(_on_device(events, reader, here[np.isin(here, kernels)]))
         runs = runs or list(_on_host(events, reader, here[np.isin(here, loops)]))
         runs.sort(key=lambda each: each.start_ns)
@@ -125,11 +127,7 @@ class _Reader:
         return shape_at(self._inputs.shapes(row), 0, 2) or ()
 
     def next_matmul_inputs(self, runs: Sequence[_LoopRun]) -> int | None:
-        """Return the summed dimension (K) of the first matmul after the last forward loop.
-
-        ``runs`` are the runs of the step's loops. Return None if there is no such matmul, or if
-        its shapes do not show K.
-        """
+        """Return the summed dimension of the first matmul after the forward loops."""
         ends = [int(self.end_ns[each.rows].max()) for each in runs if not each.backward]
         if not ends:
             return None
@@ -145,16 +143,6 @@ class _Reader:
     def dtype(self, row: int) -> str | None:
         """Return the element type of a matmul."""
         return dtype_named(next(iter(self._inputs.dtypes(row)), None))
-
-
-def _while_rows(events: EventTable) -> Ints:
-    named = events.is_kind("op") & events.where_name(lambda name: bool(_WHILE.fullmatch(name)))
-    return np.flatnonzero(named)
-
-
-def _body_kernels(events: EventTable) -> Ints:
-    inside = events.where("op_name", lambda path: bool(_BODY.match(path)))
-    return np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
@@ -183,20 +171,23 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
                 )
 
 
+def _has_product(products: Mapping[int, bool], pattern: Ints) -> bool:
+    return any(products[code] for code in pattern.tolist())
+
+
 def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_LoopRun]:
     """Yield the runs of loops whose kernels repeat on a stream (on a GPU)."""
     if not len(kernels):
         return
     device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
     for members in Groups(device, stream).members():
-        rows = kernels[members]
-        rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+        rows = in_order(events, kernels[members])
         paths = np.unique(reader.codes[rows], return_inverse=True)[1]
         codes = paths * (int(reader.names.max(initial=0)) + 1) + reader.names[rows]
         products = dict(zip(codes.tolist(), reader.is_product[rows].tolist(), strict=True))
         for run in repeats(
             codes,
-            wanted=functools.partial(_holds_product, products),
+            wanted=functools.partial(_has_product, products),
             begins=lambda pattern: True,
             least=LEAST_REPETITIONS,
         ):
@@ -212,16 +203,8 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
             )
 
 
-def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
-    return any(products[code] for code in pattern.tolist())
-
-
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
-    """Yield each forward run of a loop with cells, together with its backward run.
-
-    Backward runs are in the reverse order. ``after`` is the input width of the first matmul after
-    the loops.
-    """
+    """Yield each forward run of a loop with cells, with its backward run (in reverse order)."""
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
     for each in runs:
@@ -248,10 +231,7 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
-    """Return the cells of a time step from its matmuls: as few as possible.
-
-    Matmuls before or after the cells, such as those of a head inside the loop, are omitted.
-    """
+    """Return the cells of a time step: as few as possible, from some or all of its matmuls."""
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
     path = reader.path(run.products[0])
@@ -290,11 +270,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell that its matmuls show; each operand may be the data or the weight.
-
-    If several cells fit, it is the one whose state a tanh reads (``tanhs`` are the shapes of their
-    inputs).
-    """
+    """Return the cell of these matmuls, of which each operand may be the weight; tanhs decide."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
@@ -327,10 +303,7 @@ def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """Return the shape of ``weight``, transposed if needed so that the summed dimension is first.
-
-    Return None if neither dimension occurs in ``data``.
-    """
+    """Return ``weight`` with the dimension that ``data`` shares first, or None."""
     if weight[0] in data:
         return weight
     return (weight[1], weight[0]) if weight[1] in data else None

@@ -11,13 +11,8 @@ import re
 from functools import lru_cache
 
 from lstmprof.events.annotate.rules.graphs import MXNET_RULES, ONNX_RULES, PYTENSOR_RULES
-from lstmprof.events.annotate.rules.kernels import (
-    ATEN_COPIES,
-    DECIDED_BY_NAME,
-    KERNEL_RULES,
-    kernel_name,
-)
-from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule
+from lstmprof.events.annotate.rules.kernels import KERNEL_RULES, kernel_name
+from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.tensorflow import (
     PRIMITIVE_RULES,
     TENSORFLOW_RULES,
@@ -25,29 +20,6 @@ from lstmprof.events.annotate.rules.tensorflow import (
     XLA_RULES,
 )
 from lstmprof.events.annotate.rules.torch import CAFFE2_RULES, INDUCTOR_OPS, LIBRARY_OP, TORCH_RULES
-
-__all__ = [
-    "ATEN_COPIES",
-    "CATEGORIES",
-    "COPY_ON_DEVICE",
-    "COPY_THAT_CASTS",
-    "DECIDED_BY_NAME",
-    "KERNEL_RULES",
-    "LIBRARY_OP",
-    "MEMSET",
-    "OPTIMIZER_WORK",
-    "OP_RULES",
-    "RNN_FAMILIES",
-    "RULES",
-    "TRANSFER",
-    "UNNAMED",
-    "Rule",
-    "kernel_rule",
-    "op_rule",
-    "path_rule",
-    "rnn_family",
-    "rule_text",
-]
 
 OP_RULES: tuple[Rule, ...] = (
     *TORCH_RULES,
@@ -120,10 +92,7 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return the first kernel rule that matches the kernel ``name``, or None.
-
-    The function's name is searched first, then its namespaces, then its template arguments.
-    """
+    """Return the first rule that matches the function, its namespaces or its arguments."""
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:
@@ -138,10 +107,7 @@ def rnn_family(name: str) -> str | None:
 
 
 def rule_text(number: int) -> str:
-    """Return the text that the column ``rule`` has for this rule: ``op: <reason> (<framework>)``.
-
-    It is unique for each rule.
-    """
+    """Return the unique text of the rule in the column ``rule``: ``op: <reason> (<framework>)``."""
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:

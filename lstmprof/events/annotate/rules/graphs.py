@@ -23,10 +23,7 @@ def scan_label(name: str) -> str | None:
 
 
 def _pytensor(category: str | None, ops: str, reason: str) -> Rule:
-    """Make a rule for operators with properties in braces: ``Gemm{inplace}``.
-
-    Theano's ``Elemwise{…}`` has the scalar operator as its first property; the rule matches that.
-    """
+    """Make a rule for operators such as ``Gemm{inplace}`` and ``Elemwise{<operator>…}``."""
     pattern = (
         rf"(?s)(?:pytensor|theano)::(?:Elemwise\{{)?(?:Gpu|InplaceGpu)?(?:{ops})(?:[{{,}}].*)?"
     )

@@ -83,10 +83,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the name in the first template argument that is not a number or element type.
-
-    The arguments of this name are left out.
-    """
+    """Return the name in the first telling template argument, without its arguments."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -129,17 +126,14 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Return the qualified name and template arguments of a mangled symbol (Itanium ABI).
-
-    The encoded name begins at ``place``. The template arguments stay encoded.
-    """
+    """Return name and encoded template arguments of a mangled symbol (Itanium ABI)."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
 
 _PRODUCT = re.compile(
-    r"(?i)(?<!fb)gemm|gemv|matmul|nvjet|cijk_|xmma|wmma|(?:^|_)b?mm_|(?:^|_)dot(?:_|$)|dot_?general"
-    r"|syr2?k|trmm|fmoe_|[his]\d+cudnn|triton_(?:tem|mm)_|einsum"
+    r"(?i)(?<!fb)gemm|gemv|matmul|mul_mat_|nvjet|cijk_|xmma|wmma|(?:^|_)b?mm_|(?:^|_)dot(?:_|$)"
+    r"|dot_?general|syr2?k|trmm|fmoe_|[his]\d+cudnn|triton_(?:tem|mm)_|einsum"
     r"|scudnn|conv(?!er[ts]|ex)|(?<![a-z])[dw]grad|fprop|winograd|implicit_"
     r"|fmha|flash\w*(?:fwd|bwd|mla|attn|attention)|(?:attention|attn|mha|mla)\w*(?:fwd|bwd|kernel|$)"
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
@@ -152,7 +146,7 @@ _HELPER = re.compile(
     r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"
     r"|(?:im|vol)(?:\dd)?2?col|col2(?:im|vol)|(?:nchw|nhwc)\w*?(?:2|to)_?n|flip_filter|padding"
     r"|split_?k_?reduce|reduce_kernel|PostGSU|combine|merge_?state|finalize|permute|bwdbias"
-    r"|(?:pre|post)process|ograddoto|dot_do_o|convert|rng_?state|cu_?seqlen|indices|cache_flash"
+    r"|(?:pre|post)process|fixup|ograddoto|dot_do_o|convert|rng_?state|cu_?seqlen|indices|cache_flash"
     r"|(?:^|_)(?:copy|scale|fill|zero|set|transpose|quantize)_|concat|elementwise\w*kernel"
     r"|^EigenMeta|^multi_tensor_apply"
 )
@@ -253,7 +247,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "any",
         r"(?i)fmha|flash(?!_?infer)|attention|attn|(?:^|_)(?:mha|mla|mqa|gqa)_"
         r"|(?:Prefill|Decode)With\w*KV|MergeState|_fwd_(?:grouped_)?kernel_stage\d"
-        r"|delta_rule|fused_recurrent|linear_attn|lightning_attn",
+        r"|delta_(?:rule|net)|fused_recurrent|linear_attn|lightning_attn",
         "fused attention",
     ),
     Rule(
@@ -273,9 +267,9 @@ KERNEL_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "gemm",
-        "cuBLAS, rocBLAS, Triton",
-        r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass(?!_kernels)|cublas|cijk_|matmul|split_?k_?reduce"
-        r"|reduce_?split_?k|nvjet|wmma|xmma(?!_pool)|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
+        "cuBLAS, rocBLAS, Triton, llama.cpp",
+        r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass(?!_kernels)|cublas|cijk_|matmul|mul_mat_"
+        r"|split_?k_?reduce|reduce_?split_?k|nvjet|wmma|xmma(?!_pool)|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
         r"|dot_general|(?:^|[_/])dot(?:_|$)|contraction|fused_moe_kernel|moe\w*_(?:mma|wna16)"
         r"|scal_kernel|fmoe_|trsm|syr2?k",
         "GEMM",

@@ -31,10 +31,7 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of the table of rules: names that match ``expression`` have the ``category``.
-
-    ``category`` is None if an op only calls other ops. ``reason`` is shown to users.
-    """
+    """Names that match ``expression`` have ``category`` (None: the op only calls other ops)."""
 
     category: str | None
     framework: str

@@ -11,11 +11,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
-    """Make a rule for TensorFlow op types; nodes are profiled as ``<node>:<OpType>``.
-
-    The node's name and scopes are ignored: anyone may call a scope ``lstm``. oneDNN's variants of a
-    type have a prefix.
-    """
+    """Make a rule for op types, whatever node and vendor's prefix: ``<node>:_Mkl<OpType>``."""
     pattern = rf"(?:.*[^:])?:(?:_Mkl(?:Native)?|_Native)?(?:{types})"
     return Rule(category, "tensorflow", pattern, reason)
 
@@ -98,11 +94,7 @@ UNKNOWN_TYPE = Rule("other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op 
 
 
 def _xla(category: str | None, names: str, reason: str) -> Rule:
-    """Make a rule for HLO instructions: ``copy.38``, ``wrapped_add.3``, ``dot.1.clone``.
-
-    A fusion's name lists its roots and largest parts: ``bitcast_multiply_fusion.2``; on a GPU its
-    emitter comes first: ``loop_transpose_fusion``.
-    """
+    """Make a rule for HLO instructions and fusions: ``copy.38``, ``loop_transpose_fusion``."""
     return Rule(
         category,
         "XLA",
@@ -112,10 +104,7 @@ def _xla(category: str | None, names: str, reason: str) -> Rule:
 
 
 def _primitive(category: str, names: str, reason: str) -> Rule:
-    """Make a rule for the last part of an ``op_name``, from its slash on.
-
-    TensorFlow appends a number to equal names (``MatMul_1``).
-    """
+    """Make a rule for the end of an ``op_name``: ``/dot_general``, ``/MatMul_1``."""
     return Rule(category, "XLA", rf"/(?:{names})(?:_\d+)?", f"{reason}, by its path")
 
 

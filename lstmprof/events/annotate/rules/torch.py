@@ -6,10 +6,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
-    """Make a rule for ops ``aten::<name>``, their in-place and out variants, and ``prims::<name>``.
-
-    ``names`` is a regular expression.
-    """
+    """Make a rule for ops with these ``names`` (a pattern), in-place and out variants too."""
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
