@@ -91,9 +91,12 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the row of the layer table with the most time over all its calls; None if no row."""
+    """Return the row of the layer table with the most time over all its calls; None if no row.
+
+    If the number of calls is unknown, the row has the time of all of them.
+    """
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
-    return max(rows, key=lambda row: call_ns(row) * row["calls"], default=None)
+    return max(rows, key=lambda row: call_ns(row) * (row["calls"] or 1), default=None)
 
 
 def call_ns(row: Mapping[str, Any]) -> float:

@@ -26,7 +26,8 @@ from lstmprof.diagnose.certainty.pair import (
 )
 from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths, wait_of
 from lstmprof.diagnose.findings.because import because, pace
-from lstmprof.diagnose.remedies import Advice, leading_advice
+from lstmprof.diagnose.remedies import TABLE, Advice, leading_advice
+from lstmprof.diagnose.remedies.work import TF32
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.runs.fields import ScriptLine
@@ -202,10 +203,19 @@ class Verdict:
             return f"{'add' if plural else 'adds'} {ns}{of_all} ms"
         share = percent(self.bottleneck_ns / self.whole_ns) if self.whole_ns else "all"
         what = "step" if self.per == "per step" else "profile"
-        largest = "" if self._is_largest else ", the largest part that could be saved"
+        largest = "" if self._is_largest else self._largest_saved
         return (
             f"{'take' if plural else 'takes'} {share} of the {what} ({ns} of {whole} ms{largest})"
         )
+
+    @property
+    def _largest_saved(self) -> str:
+        """Return the clause that no other part could save more; empty if a fix saves more."""
+        larger = {fix.name for fix in self.fixes if fix.worth_ns > self.bottleneck_ns}
+        if larger - {TF32.name}:
+            return ""
+        precision = " in float32" if larger else ""
+        return f", the largest part that could be saved{precision}"
 
     @property
     def _is_largest(self) -> bool:
@@ -260,6 +270,7 @@ def verdict_of(
     """Return the verdict on ``slow``.
 
     The fix for the cause comes first, then fixes with large gains, unknown gains and small gains.
+    Among fixes with large gains, those that save half of the bottleneck come first.
     """
     given = tuple(advice)
     whole_ns = sum(f.delta_ns for f in findings)
@@ -274,10 +285,14 @@ def verdict_of(
     elif cause and mends_cause is None:
         mends_cause = next((fix for fix in given if fix.seen and cause.startswith(fix.seen)), None)
 
-    def order(fix: Advice) -> tuple[bool, int, int]:
+    kinds = {row.name: row.kinds for row in TABLE}
+
+    def order(fix: Advice) -> tuple[bool, int, bool, int]:
         unknown = fix.saves_ns is None and fix.gain_ns is None
         small = 2 if fix.worth_ns < NAMED_SHARE * whole_ns else 0
-        return fix is not mends_cause, 1 if unknown else small, -fix.worth_ns
+        mends = named is not None and named.kind in kinds.get(fix.name, ())
+        half = named is not None and mends and 2 * fix.worth_ns >= named.delta_ns
+        return fix is not mends_cause, 1 if unknown else small, not half, -fix.worth_ns
 
     fixes = tuple(sorted(given, key=order))
     baseline, subject = (None, slow.label) if fast is None else labels(fast, slow)
@@ -290,6 +305,8 @@ def verdict_of(
         level, reasons = certainty.level, certainty.reasons
     elif outcome.equal:
         level = "measured"
+    elif fast is None and mends_cause is not None and mends_cause.saves_ns is not None:
+        level, reasons = "likely", (outcome.reason,)
     return Verdict(
         subject=subject,
         baseline=baseline,

@@ -14,7 +14,7 @@ from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
     "lstmprof reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3; XPlane;"
-    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3"
+    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3; rocprofv3's CSV of kernels"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 

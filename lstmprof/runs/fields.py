@@ -143,12 +143,17 @@ class ScriptLine(Record, frozen=True):
 
 
 class Recompiled(Record, frozen=True):
-    """A jitted function of a script that was compiled again, and the last change that caused it.
+    """A compiled function of a script that was compiled again, and the last change that caused it.
 
     ``times`` counts the compilations after the first one. ``changed`` is ``function`` (the script
     created the function anew), ``shape``, ``dtype``, ``value`` (of a Python object) or
-    ``structure`` (number of arrays) of the argument ``argument``. ``before`` and ``after`` are the
+    ``structure`` (number of arrays) of ``argument``, an argument. ``before`` and ``after`` are the
     texts of the shape, dtype or value.
+
+    For torch.compile, ``argument`` may be any expression, and ``changed`` may also be ``size``,
+    ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``: any other condition, with
+    its text in ``before``. PyTorch often reports no ``after``. ``limit`` is the number of versions
+    after which torch.compile gave up, and None if it did not.
     """
 
     function: Text = None
@@ -157,6 +162,7 @@ class Recompiled(Record, frozen=True):
     argument: Text = None
     before: Text = None
     after: Text = None
+    limit: Int = None
 
 
 class ThreadTime(Record, frozen=True):

@@ -249,9 +249,9 @@ class RunInfo(_Record, frozen=True):
     recompiled: Annotated[
         tuple[Recompiled, ...] | None,
         _fact(
-            "functions under jax.jit or tf.function that your script compiled more than once, and "
-            "what had changed, as JSON",
-            "lstmprof run saw none",
+            "functions under jax.jit, tf.function or torch.compile that your script compiled more "
+            "than once, and what had changed, as JSON",
+            "lstmprof saw none",
         ),
     ] = None
     timing_cpu_energy_j: Annotated[
@@ -316,7 +316,7 @@ class RunInfo(_Record, frozen=True):
         _Real,
         _fact(
             "how much longer a step is if shapes are recorded, minus 1 (0.05: 5 %), measured "
-            "before the profile; above 0.05, lstmprof records no shapes",
+            "before the profile; above 0.05, lstmprof records shapes only if torch.compile is used",
             "it was not measured: lstmprof measures it only for your own PyTorch code",
         ),
     ] = None

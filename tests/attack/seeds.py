@@ -323,6 +323,26 @@ def rocprofv3() -> list[bytes]:
     return [_json({"rocprofiler-sdk-tool": [process]})]
 
 
+def rocprofv3_csv() -> list[bytes]:
+    """rocprofv3's CSV of kernels: two kernels of one agent and one of another."""
+    columns = "Kind,Agent_Id,Queue_Id,Stream_Id,Thread_Id,Dispatch_Id,Kernel_Id,Kernel_Name"
+    columns += ",Correlation_Id,Start_Timestamp,End_Timestamp"
+    columns += "".join(f",{of}_Size_{axis}" for of in ("Workgroup", "Grid") for axis in "XYZ")
+    lines = [",".join(f'"{column}"' for column in columns.split(","))]
+    for number, (agent, name, start, end) in enumerate(
+        (
+            ("Agent 10", "void mul_mat_q<(ggml_type)12, 64>(char const*, float*)", 50, 80),
+            ("Agent 2", "rms_norm_f32(float const*, float*)", 30, 45),
+            ("Agent 2", "rms_norm_f32(float const*, float*)", 90, 95),
+        ),
+        start=1,
+    ):
+        values = ["KERNEL_DISPATCH", agent, 3, 4, 12, number, 5, name, number]
+        values += [7_000_000_000 + start, 7_000_000_000 + end, 256, 2, 1, 1000, 4, 1]
+        lines.append(",".join(f'"{value}"' for value in values))
+    return ["\n".join([*lines, ""]).encode()]
+
+
 def rocpd() -> list[bytes]:
     """rocprofv3's database of the same process, and of two."""
     (content,) = rocprofv3()

@@ -199,6 +199,7 @@ TARGETS = {
         Target("onnxruntime", seeds.onnxruntime, _json, _read),
         Target("mxnet", seeds.mxnet, _json, _read),
         Target("rocprofv3", seeds.rocprofv3, _json, _read),
+        Target("rocprofv3_csv", seeds.rocprofv3_csv, _foreign, _read),
         Target("kineto", seeds.kineto, _json, _read),
         Target("autograd", seeds.autograd, _json, _read),
         Target("tf1_timeline", seeds.tf1_timeline, _json, _read),

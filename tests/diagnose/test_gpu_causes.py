@@ -261,6 +261,26 @@ def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
     assert verdict.fixes[0].saves_ns == verdict.bottleneck_ns == 9_810 * TICK_NS
 
 
+@pytest.mark.parametrize(
+    ("call", "first", "kind"),
+    [
+        (Call("cudaFree", "alloc", 5_000), True, "initialisation"),
+        (Call("cudaOccupancyMaxActiveBlocks", "other", 5_000), True, "initialisation"),
+        (Call("cudaMalloc", "alloc", 5_000), True, "allocation"),
+        (Call("cudaFree", "alloc", 5_000), False, "allocation"),
+    ],
+)
+def test_a_long_call_before_the_first_launch_of_a_kernel_is_initialisation(
+    call: Call, first: bool, kind: str, tmp_path: Path
+) -> None:
+    other = op("aten::mm", launched(replace(PRODUCT, name="gemv2T_kernel_val")), category="gemm")
+    product = op("aten::mm", call, launched(PRODUCT), category="gemm")
+    products = (product, *loading(4)) if first else (*loading(4), product)
+    body = (other, Gap(100), *products)
+    verdict = lp.diagnose(written(tmp_path / "profile.pt.trace.json", body)).verdict
+    assert verdict.kind == kind
+
+
 def test_initialisation_leads_over_work_that_takes_a_little_longer(tmp_path: Path) -> None:
     products = tuple(launched(replace(PRODUCT, ns=600)) for _ in range(10))
     for number, (first_ticks, kind) in enumerate(((5_000, "initialisation"), (700, "matmul"))):
@@ -356,6 +376,31 @@ def test_values_read_one_by_one_lead_the_verdict_of_a_step_full_of_launches(
         gained_ns = diagnosis.slow.length_ns - lp.diagnose(without).slow.length_ns
         assert first.name == "ask for no value"
         assert first.saves_ns == pytest.approx(gained_ns, rel=0.3)
+
+
+def copied_to_the_host(times: int) -> Body:
+    """Short products, each after Python; ``.cpu()`` copies the first ``times`` of them."""
+    product = op("aten::mm", launched(replace(PRODUCT, ns=2)), category="gemm")
+    moved = Work("memcpy", "Memcpy DtoH (Device -> Pageable)", "transfer", 2)
+    copy = op("aten::copy_", launched(moved, 9), Sync("stream", STREAM, 2))
+    read = Within("op", "aten::to", 6, (op("aten::_to_copy", copy),), 6)
+    each = ((product, read) if n < times else (product,) for n in range(20))
+    return tuple(i for some in each for i in (*some, Gap(15)))
+
+
+@pytest.mark.parametrize("size", [4, 163_840])
+def test_single_values_that_are_copied_to_the_host_are_values_read(
+    size: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "profile.pt.trace.json"
+    profile_of(path, *[copied_to_the_host(20)] * STEADY)
+    drawn = path.read_bytes()
+    assert b'"bytes": 163840' in drawn
+    path.write_bytes(drawn.replace(b'"bytes": 163840', b'"bytes": %d' % size))
+    diagnosis = lp.diagnose(lp.read(path))
+    cause = diagnosis.verdict.cause or ""
+    assert cause.startswith("the host reads a value (aten::to) 20 times per step") == (size == 4)
+    assert ("ask for no value" in {a.name for a in diagnosis.remedies}) == (size == 4)
 
 
 @pytest.mark.parametrize(("waits", "launches"), [(True, 20), (False, 20), (True, 3)])

@@ -186,6 +186,11 @@ FUNCTION = Fact("EagerLocalExecute: __inference_step_12", 500, 1)
 #: … with the Python before each call; what a function takes is no operator's.
 CALLED = (replace(EAGER[0], ns=1_300), replace(FUNCTION, ns=5_000))
 CALLING = contributor("idle", "dispatch", 900, "EagerExecute")
+#: A function that torch.compile compiled once per value of an attribute, until it gave up.
+CHANGED = {"changed": "value", "argument": "self.epoch", "before": "7"}
+AGAIN = {"recompiled": [{"function": "Model.forward", "times": 3, **CHANGED}]}
+LOOKS = op("TorchDynamo Cache Lookup", 1)
+GAVE_UP = {"recompiled": [{**AGAIN["recompiled"][0], "times": 7, "limit": 8}]}
 #: Paths of loops over time steps: of Keras on TensorFlow with a mask, of Keras 2, of Flax.
 MASKED = {"m/lstm/while/lstm_cell/MatMul:MatMul": 40, "m/lstm/while/SelectV2_1:SelectV2": 40}
 STANDARD = {
@@ -1040,6 +1045,18 @@ CASES: dict[str, Case] = {
             "enough of it": run(NCCL, replace(MM, ns=30), device=0, seen=TORCH),
         },
     ),
+    "keep it compiled": Case(
+        "dispatch",
+        run(CALLING, facts=GAVE_UP, seen=TORCH, ops=[LOOKS]),
+        None,
+        {
+            "a limit": run(CALLING, facts=AGAIN, seen=TORCH, ops=[LOOKS]),
+            "no compiled code": run(
+                CALLING, facts=GAVE_UP, seen=TORCH, ops=[LOOKS, op("Torch-Compiled Region: 0/1", 1)]
+            ),
+            "a call of the function": run(CALLING, facts=GAVE_UP, seen=TORCH),
+        },
+    ),
     "no anomaly mode": Case(
         "elementwise",
         run(TANH, seen=TORCH, ops=GRADIENTS),
@@ -1651,6 +1668,64 @@ def test_what_changed_before_a_function_is_compiled_again_is_named_with_its_own_
     others = {"recompiled": [{"function": "test", "times": 9, **change}]}
     unknown = the("trace once", "compile", run(COMPILING, facts=others, seen=shown))
     assert not unknown.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("change", "why", "fix"),
+    [
+        (
+            {"changed": "size", "argument": "dimension 0 of x", "before": "3", "after": "4"},
+            "the size of dimension 0 of x changed from 3 to 4",
+            "keep the size of dimension 0 of x constant, for example by padding",
+        ),
+        (CHANGED, "self.epoch is no longer 7", "make self.epoch a tensor"),
+        (
+            {"changed": "length", "argument": "xs", "before": "2"},
+            "the length of xs is no longer 2",
+            "",
+        ),
+        (
+            {"changed": "type", "argument": "rate"},
+            "the type of rate changed",
+            "keep the type of rate",
+        ),
+        ({"changed": "object", "argument": "fn"}, "fn is another object", "create fn once"),
+        (
+            {"changed": "function"},
+            "the script creates it anew",
+            "create what torch.compile compiles",
+        ),
+        (
+            {"changed": "guard", "before": "GLOBAL_STATE changed: grad_mode"},
+            "a condition of the compiled code does not hold: GLOBAL_STATE changed: grad_mode",
+            "keep the condition true",
+        ),
+    ],
+)
+def test_the_guard_that_failed_before_torch_compiled_again_is_named_with_its_own_fix(
+    change: dict[str, str], why: str, fix: str
+) -> None:
+    others = {"function": "loss_of", "times": 1, "changed": "dtype", "argument": "scores"}
+    facts = {"recompiled": [others, {"function": "Model.forward", "times": 9, **change}]}
+    shown = Seen(framework="torch", compiled=(Fact("compile_fx", 9, 1),), compiled_steps=3)
+    given = the("trace once", "compile", run(COMPILING, facts=facts, seen=shown))
+    assert given.cause == f"Model.forward is compiled again: {why}"
+    assert given.fix.startswith(fix or "keep the length of xs constant")
+
+
+@pytest.mark.parametrize("layer", ["nn.Module: LSTM lstm", "keras.layers.LSTM lstm"])
+def test_the_python_of_a_loop_of_cells_is_no_function_to_look_into(layer: str) -> None:
+    python = contributor("idle", "python", 900, layer)
+    assert "look inside" in names("Python", run(python, seen=TORCH))
+    assert "look inside" not in names("Python", run(python, seen=TORCH, layers=[LAYER]))
+
+
+def test_a_function_that_torch_compile_gave_up_is_the_cause_with_the_fix_for_what_changed() -> None:
+    verdict = alone(run(CALLING, facts=GAVE_UP, seen=TORCH, ops=[LOOKS])).verdict
+    assert verdict.fixes[0].name == "keep it compiled"
+    assert verdict.cause == "torch.compile gave up on Model.forward: self.epoch is no longer 7"
+    assert verdict.fixes[0].fix.startswith("make self.epoch a tensor")
+    assert "8 times" in verdict.fixes[0].seen
 
 
 def test_a_function_that_one_of_several_steps_compiles_is_named() -> None:

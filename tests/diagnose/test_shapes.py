@@ -49,6 +49,11 @@ def test_a_strangers_network_is_that_of_its_slowest_layer() -> None:
     assert shape_of(breakdown(short)).mode == "forward"
 
 
+def test_the_slowest_layer_may_have_an_unknown_number_of_calls() -> None:
+    slow = {**ROW, "hidden": 64, "forward_ns": 9e9, "calls": None}
+    assert shape_of(breakdown(ROW, slow)).workload.hidden == 64
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

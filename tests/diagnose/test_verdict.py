@@ -19,6 +19,7 @@ from lstmprof.breakdown.timings import GOVERNOR, Warning
 from lstmprof.diagnose.certainty import Outcome
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose, diagnose_all
 from lstmprof.diagnose.document import Document
+from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
@@ -262,6 +263,43 @@ def test_the_fix_for_the_cause_comes_before_a_larger_known_gain() -> None:
     ]
     verdict = verdict_of(diagnosis.fast, diagnosis.slow, parts, diagnosis.outcome, some)
     assert [fix.name for fix in verdict.fixes] == ["layer in one op", "look inside"]
+
+
+@pytest.mark.parametrize(("saves_ms", "level"), [(12, "likely"), (None, "unknown")])
+def test_a_cause_with_a_known_saving_is_likely_though_no_kind_of_time_is_sure(
+    saves_ms: int | None, level: str
+) -> None:
+    name = next(row.name for row in TABLE if row.first)
+    fix = advice(name, None if saves_ms is None else saves_ms * MS)
+    unsure = Outcome("unknown", "the profiler may have worked")
+    parts = [explained.finding for explained in alone(ran("a", 1)).findings]
+    verdict = verdict_of(None, ran("a", 1), parts, unsure, [fix])
+    assert (verdict.cause, verdict.certainty) == (fix.cause, level)
+    assert verdict.reasons == ((unsure.reason,) if level == "likely" else ())
+
+
+@pytest.mark.parametrize(
+    ("larger", "first", "claims"),
+    [(None, "pin memory", True), ("TF32", "pin memory", True), ("other", "pin memory", False)],
+)
+def test_no_part_is_the_largest_that_could_be_saved_if_a_fix_saves_more(
+    larger: str | None, first: str, claims: bool
+) -> None:
+    """Matmuls take 10 ms and could save 1 ms; the copies take 8 ms."""
+    run = profile(
+        contributor("busy", "gemm", 10 * MS, "mm"),
+        contributor("busy", "transfer", 8 * MS, "Memcpy HtoD (Pageable -> Device)"),
+        device=0,
+    )
+    diagnosis = alone(run, {"matmul": Saving(MS, ROOFLINE)})
+    assert diagnosis.verdict.kind == "copy"
+    some = [advice("pin memory", 7 * MS), *([advice(larger, 9 * MS)] if larger else [])]
+    parts = [explained.finding for explained in diagnosis.findings]
+    verdict = verdict_of(None, run, parts, diagnosis.outcome, some)
+    assert verdict.fixes[0].name == first
+    plain = verdict_of(None, run, parts, diagnosis.outcome, some[:1]).amount
+    assert (verdict.amount == plain) is (larger is None)
+    assert ("largest" in verdict.amount) is claims
 
 
 def test_a_fix_for_two_kinds_of_time_is_shown_once() -> None:

@@ -135,3 +135,37 @@ def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path, process: dict[s
     assert [c for c in profile.events["launch_config"].to_pylist() if c] == [
         '{"grid":[4,2,1],"block":[256,2,1],"shared_bytes":512}'
     ]
+
+
+def test_the_csv_of_kernels_is_read(tmp_path: Path) -> None:
+    (content,) = seeds.rocprofv3_csv()
+    path = tmp_path / "out_kernel_trace.csv"
+    path.write_bytes(content)
+    profile = formats.read(path)
+    assert (profile.format, profile.base_ns) == ("rocprofv3", None)
+    place = {"kind": "kernel", "pid": None, "tid": None, "stream": 4, "bytes": None}
+    assert events(path) == [
+        {**place, "name": name, "start_ns": start, "dur_ns": ns, "device": device}
+        | {"correlation_id": number}
+        for name, start, ns, device, number in (
+            ("rms_norm_f32(float const*, float*)", 0, 15, 0, 2),
+            ("void mul_mat_q<(ggml_type)12, 64>(char const*, float*)", 20, 30, 1, 1),
+            ("rms_norm_f32(float const*, float*)", 60, 5, 0, 3),
+        )
+    ]
+    assert set(profile.events["launch_config"].to_pylist()) == {
+        '{"grid":[4,2,1],"block":[256,2,1]}'
+    }
+
+
+def test_the_csv_of_the_first_versions_has_no_stream_and_rows_may_be_damaged(
+    tmp_path: Path,
+) -> None:
+    (content,) = seeds.rocprofv3_csv()
+    path = tmp_path / "out_kernel_trace.csv"
+    first = content.replace(b'"Stream_Id"', b'"Private"').replace(b"7000000090", b"7000000096")
+    path.write_bytes(first + b'"KERNEL_DISPATCH","Agent 2"\n')
+    assert [row["stream"] for row in events(path)] == [3, 3]
+    path.write_bytes(content.splitlines()[0])
+    with pytest.raises(ProfileError, match=r"has no kernel.*rocprofv3 --runtime-trace"):
+        formats.read(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +130,10 @@ def test_op_names(stats: dict[str, Any], op: str | None) -> None:
     assert op_name(stats) == op
 
 
-def with_module(space: Space, content: bytes) -> None:
+def with_module(space: Space, content: bytes, program_id: int = 0) -> None:
     plane = space.plane("/host:metadata")
-    entry = plane.event_metadata.add(key=1, value={"id": 1, "name": b"jit_f(0)"})
+    number, name = len(plane.event_metadata) + 1, b"jit_f(%d)" % program_id
+    entry = plane.event_metadata.add(key=number, value={"id": number, "name": name})
     stat = entry.value.stats.add(metadata_id=space.stat_id(plane, "Hlo Proto"))
     stat.bytes_value = content
 
@@ -274,12 +276,12 @@ def test_the_schema_is_tensorflows() -> None:
             assert numbers[field.name] == field.number
 
 
-def module_of_fusion() -> bytes:
-    """A fusion that holds ``dot(f32[6,16], f32[16,64])``, and its operands in it."""
+def module_of_fusion(rows: int = 6) -> bytes:
+    """A fusion that holds ``dot(f32[rows,16], f32[16,64])``, and its operands in it."""
     hlo = hlo_proto()()
     hlo.module.name = b"jit_f"
     inner, outer = hlo.module.computations.add(id=1), hlo.module.computations.add(id=2)
-    for number, dimensions in ((1, [6, 16]), (2, [16, 64])):
+    for number, dimensions in ((1, [rows, 16]), (2, [16, 64])):
         shape = {"element_type": 11, "dimensions": dimensions}
         inner.instructions.add(name=b"p%d" % number, opcode=b"parameter", id=number, shape=shape)
     inner.instructions.add(name=b"dot", opcode=b"dot", id=3, operand_ids=[1, 2])
@@ -299,6 +301,17 @@ def test_a_product_has_the_operands_that_the_module_tells(tmp_path: Path) -> Non
     profile = space.read(tmp_path)
     assert column(profile, "shapes") == ["[[6,16],[16,64]]", None]
     assert column(profile, "dtypes") == ['["f32","f32"]', None]
+
+
+def test_modules_of_one_name_differ_by_their_program_id(tmp_path: Path) -> None:
+    space = Space()
+    for program_id, rows in ((74, 6), (88, 7)):
+        with_module(space, module_of_fusion(rows), program_id)
+    ids = ({"program_id": 74}, {"program_id": 88}, {"program_id": 90}, {})
+    events = [xla_event("fusion.7", 3000 * n, **each) for n, each in enumerate(ids)]
+    space.line(space.plane("/host:CPU"), "tf_XLAEigen/1", 0, *events)
+    shapes = column(space.read(tmp_path), "shapes")
+    assert [json.loads(text)[0] for text in shapes] == [[6, 16], [7, 16], [7, 16], [7, 16]]
 
 
 def test_an_instruction_without_a_product_has_what_its_narrowest_tanh_reads(

@@ -17,7 +17,7 @@ class CharacterModel(nn.Module):
 
     @nn.compact
     def __call__(self, characters):
-        vectors = nn.Embed(len(CHARACTERS), self.size)(characters)
+        vectors = nn.Embed(len(CHARACTERS), self.size // 2)(characters)
         cell = nn.OptimizedLSTMCell(self.size)
         state = cell.initialize_carry(jax.random.PRNGKey(0), vectors[:, 0].shape)
         outputs = []

@@ -48,6 +48,15 @@ _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
 #: Methods of files, queues and locks. Like those of ``_LOGS``, they belong to no framework.
 _WAITS = frozenset((".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire"))
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
+#: Methods of texts and containers that no tensor has, as tokenising and collating call them. Their
+#: time counts as that of the Python code around them.
+_TEXTS = frozenset(
+    (
+        *(".strip", ".lstrip", ".rstrip", ".lower", ".upper", ".casefold", ".join", ".startswith"),
+        *(".endswith", ".splitlines", ".encode", ".decode", ".translate", ".isalpha", ".isdigit"),
+        *(".append", ".extend", ".setdefault"),
+    )
+)
 GARBAGE_COLLECTOR = "garbage collector"
 
 #: A place in a stack: the code of a frame, and the index of the instruction that it executes.
@@ -145,6 +154,8 @@ class LineSampler:
             if code not in self._globals:
                 continue
             call = _call_at(code, last, self._globals[code])
+            if call in _TEXTS and len(stack) == 1:
+                call = None
             below = any(_package(each.co_filename) in _FRAMEWORKS for each, _ in stack[:-1])
             if below or _is_of_framework(call, len(stack) == 1):
                 impure.add(code)

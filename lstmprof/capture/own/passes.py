@@ -17,6 +17,7 @@ import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
 from lstmprof.capture.own.lines import MOST_NS, MOST_STEPS, LineSampler
+from lstmprof.capture.own.sizes import has_compiled
 from lstmprof.capture.worker import (
     calibration,
     meters,
@@ -248,7 +249,8 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Turn on the recording of shapes if it is cheap.
+        """Turn on the recording of shapes if it is cheap, or if nothing else shows sizes: a hook on
+        modules would make torch.compile compile them again.
 
         The cost is measured in a discarded session with shapes: its shortest step is compared with
         ``plain_ns``, the shortest step without shapes.
@@ -257,7 +259,7 @@ class StepPasses:
         self.profiler.with_shapes = True
         walls_ns = yield from self._thrown_away(range(self.plan.thrown_away))
         self.shapes_cost = min(walls_ns) / plain_ns - 1
-        self.profiler.with_shapes = self.shapes_cost <= MOST_FOR_SHAPES
+        self.profiler.with_shapes = has_compiled() or self.shapes_cost <= MOST_FOR_SHAPES
         if not self.profiler.with_shapes:
             self._readings = plain
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
+from lstmprof.capture.own.guards import recompiled_by_torch
 from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan, StepPasses, Steps
 from lstmprof.capture.own.sizes import ModuleSizes
 from lstmprof.capture.request import RESULT
@@ -421,6 +422,7 @@ class Session:
             "recording": [profiled.recording] if profiled.recording else None,
             "command": command_line(sys.argv),
             "ended_at": now(),
+            "recompiled": recompiled_by_torch(),
             **self.facts,
         }
         return {

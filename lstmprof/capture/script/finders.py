@@ -18,7 +18,7 @@ from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import compiled
 from lstmprof.capture.script.program import mark_attribute, placed
 from lstmprof.capture.script.recompiled import Recompilations
-from lstmprof.capture.script.sizes import GraphSizes
+from lstmprof.capture.script.sizes import GraphSizes, KerasLayers
 from lstmprof.capture.script.steps import Steps
 
 Attach = Callable[[Any], None]
@@ -51,7 +51,12 @@ def attachments(
     ``optimizing`` is called when an optimizer of PyTorch begins (True) and ends (False) a step.
     ``facts`` and ``sizes`` collect what is observed.
     """
-    keras = {"keras.src.models.model": functools.partial(_watch_fit, facts, sizes)}
+    layers = KerasLayers(steps)
+    keras = {
+        "keras.src.models.model": functools.partial(_watch_fit, facts, sizes),
+        "keras.src.layers.rnn.lstm": functools.partial(layers.watch, "LSTM"),
+        "keras.src.layers.rnn.gru": functools.partial(layers.watch, "GRU"),
+    }
     module, name = placed(request.step_function)
     if module is not None and name is not None:
 
@@ -85,6 +90,7 @@ def attachments(
         _watch_train_on_batch(steps, module)
 
     return {
+        **keras,
         "keras.src.models.model": watch_model,
         "keras.src.callbacks.callback_list": functools.partial(_watch_keras, steps),
         "keras.src.optimizers.base_optimizer": functools.partial(

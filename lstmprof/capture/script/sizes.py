@@ -1,14 +1,24 @@
-"""Record the sizes of recurrent layers in TensorFlow, as inputs of ops.
+"""Record the sizes of recurrent layers in TensorFlow.
 
-A compiled TensorFlow step has the sizes in its graph. ``breakdown.recurrent`` reads these inputs as
-if the profiler had recorded them.
+A compiled step has the sizes in its graph; ``breakdown.recurrent`` reads the inputs of its ops as
+if the profiler had recorded them. If TensorFlow runs a step op by op, each call of a layer of Keras
+gets a range in the profile, which has the sizes.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+import contextlib
+import functools
+import sys
+import threading
+from typing import Any, ContextManager, List, Optional
 
+from lstmprof.capture.script.steps import Steps
 from lstmprof.capture.worker.shapes import OpInputs
+
+#: Class of Keras -> number of gates.
+_GATES = {"LSTM": 4, "GRU": 3}
+_NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 
 
 class GraphSizes:
@@ -36,3 +46,48 @@ class GraphSizes:
             for inputs in (graphs[0] if graphs else ())
             if all(repr(inputs) in graph for graph in others)
         ]
+
+
+class KerasLayers:
+    """Ranges around the calls of Keras's LSTM and GRU in profiled steps that run op by op.
+
+    The name of a range is ``keras.layers.LSTM`` with the layer's name. Its stat ``shape`` has the
+    shapes of the input and of both weights.
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._calls = threading.local()  # ``within``: whether a layer is running
+
+    def watch(self, name: str, module: Any) -> None:
+        """Wrap the calls of the layer ``name`` and of its cell, which are in ``module``."""
+        for of in (getattr(module, name), getattr(module, name + "Cell")):
+            of.__call__ = self._wrapped(of.__call__, name)
+
+    def _wrapped(self, call: Any, name: str) -> Any:
+        @functools.wraps(call)
+        def called(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._steps.profiling or getattr(self._calls, "within", False):
+                return call(layer, *args, **kwargs)
+            with self._range(name, layer, args):
+                self._calls.within = True
+                try:
+                    return call(layer, *args, **kwargs)
+                finally:
+                    self._calls.within = False
+
+        return called
+
+    def _range(self, name: str, layer: Any, args: Any) -> ContextManager[Any]:
+        with contextlib.suppress(Exception):  # an input of an unusual kind
+            tensorflow = sys.modules["tensorflow"]
+            if tensorflow.executing_eagerly() and not tensorflow.is_symbolic_tensor(args[0]):
+                inputs, outputs = list(args[0].shape), _GATES[name] * layer.units
+                shapes = inputs, [inputs[-1], outputs], [layer.units, outputs]
+                listed = (layer.compute_dtype + str(shape).replace(" ", "") for shape in shapes)
+                title = "keras.layers.{} {}".format(name, layer.name)
+                named: ContextManager[Any] = tensorflow.profiler.experimental.Trace(
+                    title, shape="({})".format(";".join(listed))
+                )
+                return named
+        return _NOTHING

@@ -27,7 +27,7 @@ from lstmprof.diagnose.certainty.pair import (
     short_ops_doubt,
     structure_of,
 )
-from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed
+from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed, wait_of
 from lstmprof.diagnose.findings.because import because, may_be_copies, most_of, named
 from lstmprof.diagnose.findings.reasons import EXPLAINS, reason
 from lstmprof.diagnose.findings.savings import REPLAY_ERROR
@@ -202,15 +202,30 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
         text = f"{NOT_EXPLAINED}no cause was recorded for {share} of {whole}"
         why = text + _unexplained_kinds(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
-    own = _profilers(named[0])
+    own, sure = _profilers(named[0]), [f for f in named if _is_likely(f, findings)]
+    if own:
+        sure = _longest_wait(sure, named[0].slow_ns)
+    if sure:
+        return Outcome("found", cause=sure[0])
     if own:
         advice = "profile more steps, after some unprofiled steps"
         return Outcome("unknown", f"cause unknown: {own}", advice=advice)
-    cause = next((f for f in named if _is_likely(f, findings)), None)
-    if cause is not None:
-        return Outcome("found", cause=cause)
     reasons = listed(list(certainty_of(named[0], findings).reasons))
     return Outcome("unknown", f"cause unknown: {reasons}", advice=_more(profile))
+
+
+def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
+    """Return those of ``some`` findings that form the longest wait or other kind of time.
+
+    The list is empty if they take less than ``least_ns``.
+    """
+    times: Counter[str] = Counter()
+    for finding in some:
+        times[wait_of(finding.kind)] += finding.slow_ns
+    longest = max(times, key=times.__getitem__, default=None)
+    if longest is None or times[longest] < least_ns:
+        return []
+    return [f for f in some if wait_of(f.kind) == longest]
 
 
 def _profilers(finding: Finding) -> str:
@@ -291,6 +306,9 @@ def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     own, doubts = _profilers(finding), tuple(_doubts(finding))
     if own:
         return Certainty("unknown", (own,))
+    longer = (f for f in findings if f.fast is None and f.slow_ns > finding.slow_ns)
+    same_wait = (f for f in longer if wait_of(f.kind) == wait_of(finding.kind))
+    doubts += tuple(filter(None, map(_profilers, same_wait)))
     return Certainty("likely", doubts) if doubts else Certainty("measured")
 
 

@@ -53,6 +53,7 @@ TABLE: tuple[Remedy, ...] = (
     starting.WARM_MIOPEN,
     starting.CAPTURE_ONCE,
     starting.TRACE_ONCE,
+    starting.KEEP_IT_COMPILED,
     waiting.EVEN_OUT_THE_RANKS,
     waiting.GROUP_BY_LENGTH,
     modes.NO_ANOMALY_MODE,

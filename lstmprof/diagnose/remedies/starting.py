@@ -17,6 +17,7 @@ from lstmprof.diagnose.remedies.rows import (
     JAX,
     SERIES,
     TENSORFLOW,
+    TORCH,
     Example,
     Match,
     Remedy,
@@ -25,6 +26,7 @@ from lstmprof.diagnose.remedies.rows import (
     is_retraced,
     often,
     series_of_launches,
+    times_called,
     total,
 )
 from lstmprof.diagnose.seen import RUNTIMES, Fact
@@ -33,6 +35,10 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
 from lstmprof.runs.fields import Recompiled
 
+#: Events of torch.compile: the search for a version that fits a call, and the version that runs.
+_LOOKUP, _COMPILED_REGION = (
+    re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
+)
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
     "torch": "keep shapes constant, or use torch.compile(dynamic=True); with "
@@ -45,6 +51,14 @@ _HOW_NOT_TO_TRACE = {
 }
 #: (What changed, framework) → the fix. ``changed`` is a value of ``runs.fields.Recompiled``.
 _KEEP = {
+    ("size", "torch"): "keep the size of {argument} constant, for example by padding to a few "
+    "lengths, or use torch.compile(dynamic=True)",
+    ("value", "torch"): "make {argument} a tensor, not a Python value: torch.compile compiles "
+    "{function} once per value",
+    ("object", "torch"): "create {argument} once, before the loop",
+    ("function", "torch"): "create what torch.compile compiles, and its backend, once, before the "
+    "loop",
+    ("guard", "torch"): "keep the condition true in every step: {before}",
     ("function", "tensorflow"): "create the tf.function {function} once, before the loop, not in "
     "every step",
     ("function", "jax"): "call jax.jit on {function} once, before the loop, not in every step",
@@ -130,8 +144,13 @@ def retraces(f: Finding) -> Match | None:
 
 
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
-    """Return what ``lstmprof run`` saw change before ``function`` was compiled again, or None."""
+    """Return what changed before ``function`` was compiled again, or None if unknown.
+
+    PyTorch's events name no function; there, the function that was compiled most often counts.
+    """
     changes = profile.info.recompiled or ()
+    if profile.framework in TORCH:
+        return max(changes, key=lambda each: each.times or 0, default=None)
     return next((each for each in changes if function and each.function == function), None)
 
 
@@ -143,16 +162,40 @@ def _in_words(change: Recompiled) -> str:
     if change.changed == "structure":
         return f"the number of arrays in {argument} changed"
     before, after = (cropped(text or "") for text in (change.before, change.after))
-    what = "" if change.changed == "value" else f"the {change.changed} of "
-    return f"{what}{argument} changed from {before} to {after}"
+    if change.changed == "guard":
+        return f"a condition of the compiled code does not hold: {before}"
+    what = argument if change.changed == "value" else f"the {change.changed} of {argument}"
+    if change.changed == "object":
+        return f"{argument} is another object"
+    if after:
+        return f"{what} changed from {before} to {after}"
+    return f"{what} is no longer {before}" if before else f"{what} changed"
 
 
 def _keep(f: Finding, change: Recompiled) -> str:
     """Return how to keep constant what changed."""
     fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
-    names = {name: cropped(getattr(change, name) or "") for name in ("function", "argument")}
+    names = {
+        name: cropped(getattr(change, name) or "") for name in ("function", "argument", "before")
+    }
     return (fix or "keep the {changed} of {argument} constant").format(
         changed=change.changed, **names
+    )
+
+
+def gave_up(f: Finding) -> Match | None:
+    """Match a function that torch.compile compiled too often, so that PyTorch runs it eagerly."""
+    changes = f.slow.info.recompiled or ()
+    change = next((each for each in changes if each.limit is not None), None)
+    if change is None or times_called(f.slow, _COMPILED_REGION):
+        return None
+    if not times_called(f.slow, _LOOKUP):
+        return None
+    function = cropped(change.function or "")
+    return Match(
+        f"torch.compile compiled {function} {change.limit} times, and PyTorch runs it eagerly now",
+        fix=_keep(f, change),
+        cause=f"torch.compile gave up on {function}: {_in_words(change)}",
     )
 
 
@@ -251,6 +294,22 @@ TRACE_ONCE = Remedy(
         of="a tf.function of TensorFlow 2.21 that is created in every step, on a CPU",
         seen="tf.function-graph_building and similar events for <lambda> take 1,598.8 ms per step, "
         "in 3 steps",
+    ),
+)
+KEEP_IT_COMPILED = Remedy(
+    name="keep it compiled",
+    cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
+    fix="keep constant what the compiled function depends on",
+    condition="PyTorch reported that torch.compile had reached its limit of versions of a function "
+    "(torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, but run "
+    "none",
+    kinds=(*HOST, causes.MEMORY),
+    frameworks=TORCH,
+    first=True,
+    decide=gave_up,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/"
+        "programming_model.recompilation.html",
     ),
 )
 CAPTURE_ONCE = Remedy(

@@ -27,7 +27,7 @@ from lstmprof.diagnose.remedies.rows import (
 )
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
-from lstmprof.events.schema import PHASES
+from lstmprof.events.schema import KERAS_LAYER, PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
@@ -304,7 +304,8 @@ def waits_for_python(f: Finding) -> Match | None:
     if not places or any(pattern.search(places[0].name) for pattern in passed_over):
         return None
     first, name = places[0], cropped(places[0].name)
-    if first.name.startswith(_MODULE) and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
+    layer = first.name.startswith((_MODULE, KERAS_LAYER))
+    if layer and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
         return None  # other rows match the Python of a loop over time steps
     seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} in which no op runs"
     fix = f"profile '{name}' with a sampling profiler: py-spy record --native"

@@ -138,6 +138,8 @@ _LOADS = re.compile(
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
 _UNLOADS = re.compile(r"Unload|Destroy|Finalize")
+#: Calls that allocate memory. They take long if the block is large, whatever is launched next.
+_ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
 #: A runtime call that takes at least this long (ns) also loads or initialises something. A launch
 #: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler), 150 times less.
 LONG_CALL_NS = 1_000_000
@@ -192,16 +194,18 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
     A call loads or initialises if its name says so, or if it is a first call that takes much longer
     than later ones. For launches, the first launch of each kernel is a first call, because it loads
-    the kernel. Other calls before the first kernel are also first calls (``cudaFree``).
+    the kernel. Other calls before the first kernel are also first calls (``cudaFree``), and calls
+    that prepare the first launch of a kernel (``cudaOccupancyMaxActiveBlocks…``).
     """
     events = lane.events
+    prepares = _before_first_launches(lane)
     works = lane.rank & events.is_kind("kernel")
     works = works if works.any() else lane.rank & events.is_kind(*ACTIVITY_KINDS)
     begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
     rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     for members in Groups(lane.names[rows]).members() if len(rows) else ():
-        chosen, usual_ns = _first_long(lane, rows[members], begun, events.dur_ns)
+        chosen, usual_ns = _first_long(lane, rows[members], begun, prepares)
         if len(chosen):
             yield chosen, usual_ns
 
@@ -231,12 +235,14 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
                 yield first, usual_ns
 
 
-def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> tuple[Ints, int | None]:
-    name = str(lane.text(int(rows[0])))
+def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tuple[Ints, int | None]:
+    name, dur = str(lane.text(int(rows[0]))), lane.events.dur_ns
     of_gpu = any(pattern.match(name) for pattern in RUNTIMES.values())
     if _UNLOADS.search(name) or not (loads(name) or of_gpu) or runtime_state(name) == "sync":
         return rows[:0], None
     early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
+    if not _ALLOCATES.search(name):
+        early |= prepares[rows]
     first = rows if loads(name) else _firsts(lane, rows, name)
     if not is_launch(name) and not steps_before(lane):
         first = np.union1d(first, rows[early])
@@ -247,9 +253,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> tuple[Ints
     elif middle is not None:
         long = dur[first] >= max(LONG_CALL_NS, LONGER * middle)
     else:
-        long = (dur[first] >= LONG_CALL_NS) & (
-            lane.events.start_ns[first] < begun_ns[lane.turn[first]]
-        )
+        long = (dur[first] >= LONG_CALL_NS) & np.isin(first, rows[early])
     return first[long & lane.here[first]], middle
 
 
@@ -258,14 +262,45 @@ def _firsts(lane: Lane, rows: Ints, name: str) -> Ints:
     first = rows[Groups(lane.turn[rows]).first]
     if not is_kernel_launch(name):
         return first
+    return np.union1d(first, _first_of_kernels(lane, rows, _kernel_of(lane)))
+
+
+def _kernel_of(lane: Lane) -> Ints:
+    """Return for each event the name code of the kernel that it launched, else ``NONE``."""
     work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
     launch = lane.events.rows_named("launch_id")[work]
     kernel = np.full(len(lane.events), NONE, dtype=np.int64)
     kernel[launch[launch != NONE]] = lane.names[work][launch != NONE]
-    linked = rows[kernel[rows] != NONE]
-    if not len(linked):
-        return first
-    return np.union1d(first, linked[Groups(lane.turn[linked], kernel[linked]).first])
+    return kernel
+
+
+def _first_of_kernels(lane: Lane, rows: Ints, kernel: Ints) -> Ints:
+    """Return those of ``rows`` (ordered by start) that are the first launch of their kernel."""
+    linked: Ints = rows[kernel[rows] != NONE]
+    if len(linked):
+        linked = linked[Groups(lane.turn[linked], kernel[linked]).first]
+    return linked
+
+
+def _before_first_launches(lane: Lane) -> Flags:
+    """Return for each event whether it is a call that prepares the first launch of a kernel.
+
+    Such a call precedes that launch on its thread, and no other kernel launch is between them.
+    """
+    events, thread, kernel = lane.events, thread_ids(lane.events), _kernel_of(lane)
+    rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
+    first = np.zeros(len(events), dtype=np.bool_)
+    in_order = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    first[_first_of_kernels(lane, in_order, kernel)] = True
+    rows = rows[np.lexsort((events.start_ns[rows], thread[rows]))]
+    launches = np.flatnonzero(kernel[rows] != NONE)
+    prepares = np.zeros(len(events), dtype=np.bool_)
+    if len(launches):
+        place = np.searchsorted(launches, np.arange(len(rows)))
+        after = rows[launches[np.minimum(place, len(launches) - 1)]]
+        same = (place < len(launches)) & (thread[after] == thread[rows]) & (kernel[rows] == NONE)
+        prepares[rows] = same & first[after]
+    return prepares
 
 
 #: Framework -> pattern of the names of ops, ranges or Python functions that only it uses.

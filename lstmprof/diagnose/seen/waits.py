@@ -9,7 +9,7 @@ import numpy as np
 
 from lstmprof.breakdown.attribution import QUEUED
 from lstmprof.diagnose.seen.lane import Fact, Lane, median
-from lstmprof.events.annotate.calls import is_kernel_launch, launch_calls
+from lstmprof.events.annotate.calls import direction, is_kernel_launch, launch_calls
 from lstmprof.events.groups import Forest
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -26,6 +26,8 @@ _BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
 _SYNCHRONISES = re.compile(r"(?i)synchroni[sz]e")
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
+#: PyTorch's ops that copy a tensor, and the bytes of the largest single value (complex128).
+_COPIES, _VALUE_BYTES = re.compile(r"aten::(?:copy_|_to_copy|to)"), 16
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,22 @@ def asked(lane: Lane) -> tuple[Fact, ...]:
 def read(lane: Lane) -> tuple[Fact, ...]:
     """Return the ops that read a value and block until the device has it, by name.
 
-    The time is all that the lane spends in the op: its calls, the copy and the wait.
+    A copy of a single value to the host (``.cpu()``) also counts. The time is all that the lane
+    spends in the op: its calls, the copy and the wait.
     """
-    events = lane.events
+    events, forest = lane.events, Forest(lane.parent)
     sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
-    blocks = Forest(lane.parent).beneath(sync.astype(np.int64)) > 0
-    asks = lane.here & events.is_kind("op") & events.is_one_of("name", *ASKS)
-    return lane.spent_in(asks & blocks)
+    blocks = forest.beneath(sync.astype(np.int64)) > 0
+    ops = lane.here & events.is_kind("op")
+    asks = ops & events.is_one_of("name", *ASKS)
+    moved = events.ints("bytes", UNKNOWN)
+    values = lane.rank & events.is_kind("memcpy") & (moved >= 0) & (moved <= _VALUE_BYTES)
+    values &= events.where_name(lambda name: direction(name) == "DtoH")
+    issued = np.zeros(len(events), dtype=np.int64)
+    launch = events.rows_named("launch_id")[values]
+    issued[launch[launch != NONE]] = 1
+    copies = ops & events.where_name(_COPIES.fullmatch) & (forest.beneath(issued) > 0)
+    return lane.spent_in((asks | copies) & blocks)
 
 
 def stops_profiler(lane: Lane) -> Flags:

@@ -6,8 +6,9 @@ On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat `
 
 Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla). An
 XLA event names its module and instruction, whose metadata has the path in the user's program.
-Every module of a CPU has program id 0: of two modules with one name, the later counts. The module
-has the shapes: the operands of the instruction's matmul, or else the shape of its tanh.
+Modules of one name, such as a function compiled for several shapes, differ by their program id:
+``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the later one counts. The
+module has the shapes: the operands of the instruction's matmul, or else the shape of its tanh.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from functools import cache
 from typing import Any
 
 from lstmprof.events import launch_config
-from lstmprof.events.schema import PHASES, PROGRAM
+from lstmprof.events.schema import KERAS_LAYER, PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.schema import Messages, message_class
@@ -62,8 +63,11 @@ class Instruction:
 
 #: (instruction, the computation that contains it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (name of the module, name of the instruction) -> instruction
-Instructions = Mapping[tuple[str, str], Instruction]
+#: (name of the module, its program id, name of the instruction) -> instruction. The program id
+#: ``ANY`` stands for the later one of the modules of this name.
+Instructions = Mapping[tuple[str, str, str], Instruction]
+ANY = ""
+_PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
 
 
 @cache
@@ -72,8 +76,11 @@ def hlo_proto() -> Any:
     return message_class("hlo", _MESSAGES, "HloProto")
 
 
-def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
-    """Return a module's instructions with a path or operands; none if it is damaged."""
+def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
+    """Return a module's instructions with a path or operands; none if it is damaged.
+
+    They are listed for ``program_id`` and for ``ANY``.
+    """
     from google.protobuf.message import DecodeError
 
     try:
@@ -88,7 +95,9 @@ def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
             path = _path(instruction.metadata.op_name)
             operands = inside.of(instruction, computation)
             if path or operands:
-                found[name, _text(instruction.name)] = Instruction(path, operands)
+                described = Instruction(path, operands)
+                for number in (ANY, program_id):
+                    found[name, number, _text(instruction.name)] = described
     return found
 
 
@@ -192,7 +201,7 @@ STATS = _MEMORY_DETAILS.union(
     ("correlation_id", "cuda_graph_node_id", "step_num", "shape"),
     ("tf_function_call", "tracing_count"),
     ("kernel_details", "memcpy_details", "memset_details"),
-    ("tf_op", "name", "hlo_op", "hlo_module", "annotation"),
+    ("tf_op", "name", "hlo_op", "hlo_module", "program_id", "annotation"),
     LEVELS,
 )
 #: Stats whose values are ids, which differ between events.
@@ -234,7 +243,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
     kind = host_kind(name, stats)
     if kind is None:
         return None
-    shapes, dtypes = inputs(stats) if kind == "op" else (None, None)
+    shapes, dtypes = inputs(stats) if kind in ("op", "range") else (None, None)
     return Row(
         kind,
         name,
@@ -272,7 +281,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
         return "op"
     if "step_num" in stats or name == "step":
         return "step"
-    return "range" if name in (*PHASES, PROGRAM) else "op"
+    return "range" if name in (*PHASES, PROGRAM) or name.startswith(KERAS_LAYER) else "op"
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
@@ -286,7 +295,9 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
     """Return ``stats`` with path and operands of their XLA instruction, unless given."""
-    instruction = instructions.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
+    module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
+    keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
+    instruction = next((instructions[key] for key in keys if key in instructions), None)
     if instruction is None:
         return stats
     added = {}
@@ -409,11 +420,12 @@ class PlaneTables:
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
     """Return the XLA instructions of all modules in the plane ``/host:metadata``."""
-    by_module: dict[tuple[str, str], Instruction] = {}
+    by_module: dict[tuple[str, str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)
         for entry in plane.event_metadata:
             content = tables.all_stats(entry.value.stats).get(_HLO_PROTO)
             if isinstance(content, bytes):
-                by_module.update(instructions(content))
+                number = _PROGRAM_ID.search(text(entry.value.name))
+                by_module.update(instructions(content, number["id"] if number else ANY))
     return by_module

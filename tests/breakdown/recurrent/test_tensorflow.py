@@ -89,6 +89,32 @@ def test_without_shapes_the_condition_tells_time_steps_and_runs() -> None:
     assert known(layer, "cell", "calls", "per_step") == ("lstm", 3, None)
 
 
+def test_kernels_show_a_loop_whose_nodes_were_not_recorded_on_the_host() -> None:
+    """Several kernels run one node; those of the most frequent name count its runs."""
+    gpu: dict[str, Any] = {"device": 0, "stream": 7}
+    rows: list[Row] = []
+
+    def ran(node: str, *kernels: str) -> None:
+        for kernel in kernels:
+            start = 11 * len(rows)
+            rows.append(row("kernel", kernel, start, start + 10, **gpu, op_name=node))
+
+    body = "forward/while/body/_7/forward/while"
+    for _ in range(2):  # the program ran twice
+        for _ in range(5):
+            ran(f"{body}/MatMul:MatMul", "ampere_sgemm_32x32_nn", "splitKreduce_kernel")
+            for node in ("Sigmoid", "Sigmoid_1", "Sigmoid_2", "Tanh", "Tanh_1"):
+                ran(f"{body}/{node}:{node.partition('_')[0]}", "EigenMetaKernel")
+        for number in range(20):
+            ran(f"forward/dense_{number}/MatMul:MatMul", "ampere_sgemm_32x32_nn", "add_bias")
+    (layer,) = layers_of(rows)
+    assert known(layer, "form", "cell", "time_steps", "cells") == ("loop", "lstm", 5, 5)
+    assert layer["calls"] == 2
+    assert known(layer, "batch", "hidden") == (None, None)
+    host = [row("op", "forward/dense/MatMul:MatMul", 0, 10, **HOST)]
+    assert known(layers_of([*host, *rows])[0], "time_steps") == known(layer, "time_steps")
+
+
 def test_loops_of_tensorflow_1_are_frames_named_while() -> None:
     nodes, scope = Nodes(), "n/forward/rnn/while"
     for _ in range(20):

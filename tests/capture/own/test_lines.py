@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -14,7 +16,7 @@ from lstmprof.capture.own.lines import GARBAGE_COLLECTOR, LineSampler
 
 SCRIPT = """\
 import gc
-import time
+import os, time
 from time import sleep as rest
 
 class Clock:
@@ -40,20 +42,32 @@ def collects():
 
 def waits_for(event):
     event.wait(0.01)
+
+def syncs(file):
+    for _ in range(200):
+        file.write("loss 0.1")
+        os.fsync(file.fileno())
+
+def logs(logger):
+    for number in range(2000):
+        logger.info("loss %s", number)
+
+def tokenises(text):
+    return [word.strip(".,").lower() for word in text.split()]
 """
 
 
-def seen_of(step: Callable[[], object], steps: int = 30) -> tuple[object, ...]:
+def seen_of(step: Callable[[], object], least: float = 0.5) -> tuple[object, ...]:
     """The place, call and share, rounded, of the first line that is named."""
     sampler = LineSampler()
     with sampler.looking():
-        for _ in range(steps):
+        for _ in range(30):
             with sampler.in_step():
                 step()
     rows = sampler.lines()
     assert rows is not None
     first = rows[0]
-    assert 0.5 <= first["share"] <= 1
+    assert least <= first["share"] <= 1
     return first["file"], first["line"], first["call"]
 
 
@@ -85,6 +99,20 @@ def test_a_line_is_named_with_the_function_that_it_calls(
 def test_a_wait_in_the_standard_library_is_at_the_line_of_the_script(script: ModuleType) -> None:
     event = threading.Event()
     assert seen_of(lambda: script.waits_for(event)) == ("train.py", 27, ".wait")
+
+
+def test_files_that_are_flushed_logging_and_tokenising_are_at_their_lines(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    with (tmp_path / "log.txt").open("w", encoding="utf-8") as file:
+        assert seen_of(lambda: script.syncs(file), 0.3) == ("train.py", 32, "os.fsync")
+        logger = logging.Logger("train")
+        logger.addHandler(logging.StreamHandler(file))
+        assert seen_of(lambda: script.logs(logger), 0.3) == ("train.py", 36, ".info")
+    text = "A sentence, of words. " * 20_000
+    file_name, line, call = seen_of(lambda: script.tokenises(text), 0.3)
+    assert (file_name, call) == ("train.py", None)
+    assert line in (38, 39)  # before Python 3.12, a comprehension is a function of its own
 
 
 def test_collections_that_a_step_makes_are_timed(script: ModuleType) -> None:

@@ -14,11 +14,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from capture.trainers import python_of_trainers
+from implementations.in_era import interpreter_of
 
 pytestmark = pytest.mark.measured
 PROGRAMS = Path(__file__).parents[2] / "own_code"
 #: One thread of each framework: the suite's machine has few cores, and others use them.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+NETWORK = ("cell", "time_steps", "batch", "inputs", "hidden", "layers", "directions")
 SHORT = """\
 import sys, torch
 model = torch.nn.LSTM(8, 8)
@@ -30,6 +32,18 @@ for _ in range(int(sys.argv[1])):
 model(torch.ones(3, 2, 8))  # a part of no step
 print("trained")
 sys.exit(3)
+"""
+
+
+SLEEPS = """\
+import sys, time, torch
+model = torch.nn.LSTM(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(60):
+    optimizer.zero_grad()
+    time.sleep(float(sys.argv[1]))
+    model(torch.ones(3, 2, 8))[0].sum().backward()
+    optimizer.step()
 """
 
 
@@ -102,6 +116,18 @@ class Case:
     cause: str = ""
     fix: str = ""
 
+    @property
+    def trainers(self) -> bool:
+        """Whether the program needs packages that are not in this environment."""
+        return self.needs in ("lightning", "accelerate", "transformers")
+
+    def fits(self, network: tuple[Any, ...]) -> bool:
+        """Whether these are the layer's sizes; without time steps, each batch has other ones."""
+        assert self.network is not None
+        if self.network[1] is None and network[1] is not None:
+            network = (network[0], None, *network[2:])
+        return network == self.network and None not in network[2:]
+
 
 CASES = [
     Case(
@@ -114,9 +140,22 @@ CASES = [
         "torch_accumulation", "torch", "elementwise", "no anomaly mode", ("gru", 6, 4, 5, 16, 1, 2)
     ),
     Case("torch_trainer", "torch", "input", "workers", ("lstm", 10, 8, 8, 24, 1, 1), 120),
-    Case("keras_batches", "keras", "dispatch", "one tf.function", None),
+    Case(
+        *(
+            "keras_batches",
+            "keras",
+            "Python,dispatch",
+            "one tf.function",
+            ("lstm", 10, 8, 4, 24, 1, 1),
+        ),
+    ),
     Case("keras_tagger", "keras", "dispatch", "pad at the end", ("lstm", 14, 32, 16, 20, 1, 2), 20),
-    Case("tf_tape", "tensorflow", "dispatch", "one tf.function", None),
+    Case(
+        "tf_tape", "tensorflow", "Python,dispatch", "one tf.function", ("gru", 10, 8, 2, 20, 1, 1)
+    ),
+    Case(
+        "tf_cells", "tensorflow", "Python,dispatch", "one tf.function", ("lstm", 9, 8, 4, 16, 1, 1)
+    ),
     Case(
         *("tf_function", "tensorflow", "compile", "trace once", ("lstm", 7, 8, 6, 16, 1, 1)),
         fix="pass epoch as a tensor",
@@ -155,11 +194,20 @@ CASES = [
         fix="put one jax.jit around the whole step",
     ),
     Case(
+        *("torch_lengths", "torch", "compile", "trace once", ("lstm", None, 8, 6, 16, 1, 1)),
+        fix="keep the size of dimension 0 of series constant",
+    ),
+    Case(
+        *("torch_annealed", "torch", "Python,dispatch", "keep it compiled"),
+        *(("lstm", 12, 8, 6, 16, 1, 1), 120),
+        fix="make self.steps a tensor",
+        cause="torch.compile gave up on Denoiser.forward: self.steps is no longer 7",
+    ),
+    Case(
         *("jax_sgd", "jax", "Python", None, ("lstm", 12, 8, 6, 20, 1, 1), 200),
         cause="jax_sgd.py:49 sleeps (time.sleep)",
     ),
 ]
-_NETWORK = ("cell", "time_steps", "batch", "inputs", "hidden", "layers", "directions")
 
 
 @pytest.mark.parametrize("count", [11, 17, 23, 30])
@@ -182,7 +230,7 @@ def test_a_training_that_ends_early_has_the_sizes_of_its_own_steps(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path: Path) -> None:
     python: tuple[str, ...] = ()
-    if case.needs in ("lightning", "accelerate", "transformers"):
+    if case.trainers:
         python = ("--python", python_of_trainers())
     else:
         pytest.importorskip(case.needs)
@@ -190,6 +238,9 @@ def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path
     script = PROGRAMS / f"{case.name}.py"
     ended = ran(tmp_path, "run", script, *python, *plan, "--", case.argument)
     assert ended.returncode == 0, ended.stderr
+    facts = info(tmp_path, case.name)
+    assert (facts["source"], facts["mode"]) == ("own code", "train")
+    assert len(facts["profiled_wall_ns"]) == case.steps
     first = named(tmp_path, case.name)
     if case.cause:
         assert diagnosed(tmp_path, case.name)["verdict"]["cause"] == case.cause
@@ -206,10 +257,9 @@ def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path
         return
     assert layers
     for layer in layers:
-        network = tuple(layer[name] for name in _NETWORK)
-        if case.network[1] is None:  # each batch has another length
-            network = (network[0], None, *network[2:])
-        assert network == case.network
+        network = tuple(layer[name] for name in NETWORK)
+        assert network[1] is not None
+        assert case.fits(network), network
         assert layer["dtype"] == "float32"
         assert layer["packed"] == (case.name == "torch_trainer")
 
@@ -234,6 +284,37 @@ def test_eight_steps_are_enough_for_a_run(steps: int, timed: int, tmp_path: Path
     assert (len(facts["profiled_wall_ns"]), facts["iterations"]) == (3, timed)
     table = ran(tmp_path, "breakdown", "traces/train", "--table", "steps", "--format", "json")
     assert [row["step"] for row in json.loads(table.stdout)] == [0, 1, 2]
+
+
+def test_a_run_after_a_fix_says_what_was_gained(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(SLEEPS, encoding="utf-8")
+    slow = ran(tmp_path, "run", "train.py", "--name", "slow", "--", 0.05)
+    assert slow.returncode == 0, slow.stderr
+    line = SLEEPS.splitlines().index("    time.sleep(float(sys.argv[1]))") + 1
+    cause = diagnosed(tmp_path, "slow")["verdict"]["cause"]
+    assert cause == f"train.py:{line} sleeps (time.sleep)"
+    faster = ("--name", "fast", "--compare-with", "traces/slow", "--", 0.0)
+    fast = ran(tmp_path, "run", "train.py", *faster)
+    assert fast.returncode == 0, fast.stderr
+    last = fast.stderr.splitlines()[-1]
+    (gain,) = re.findall(r"gained: ([\d.]+) ms", last)
+    assert 40 < float(gain) < 60
+
+
+def test_a_program_of_tensorflow_1_under_python_3_7_is_what_it_is_alone(tmp_path: Path) -> None:
+    python = interpreter_of("tensorflow-1.15.5")
+    path, count = PROGRAMS / "tf1_session.py", "150"
+    alone = subprocess.run(
+        [str(python), str(path), count], cwd=tmp_path, capture_output=True, text=True
+    )
+    ended = ran(tmp_path, "run", path, "--python", python, "--quiet", "--", count)
+    assert (ended.returncode, alone.returncode) == (0, 0), ended.stderr
+    steps = [line.split(":")[0] for line in alone.stdout.splitlines()]
+    assert [line.split(":")[0] for line in ended.stdout.splitlines()] == steps
+    facts = info(tmp_path, "tf1_session")
+    assert facts["python"].startswith("3.7")
+    assert len(facts["profiled_wall_ns"]) == 10
 
 
 def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path: Path) -> None:

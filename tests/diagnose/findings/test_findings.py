@@ -160,6 +160,36 @@ def test_a_wait_that_is_mostly_the_profilers_is_no_cause(lost_ms: int, told: boo
     assert bool(found.outcome.advice) is not told
 
 
+@pytest.mark.parametrize(
+    ("start_ms", "sync_ms", "kind"), [(4, 2, "initialisation"), (2, 4, "sync"), (2, 2, None)]
+)
+def test_a_longer_sure_time_leads_where_the_first_wait_is_mostly_the_profilers(
+    start_ms: int, sync_ms: int, kind: str | None
+) -> None:
+    run = profile(
+        contributor("busy", "gemm", MS, "k"),
+        contributor("idle", "dispatch", 5 * MS // 2),
+        contributor("idle", "sync", sync_ms * MS, "cudaStreamSynchronize"),
+        contributor("idle", "launch call", start_ms * MS, "cudaLaunchKernel", starting=True),
+        device=0,
+        lost_overhead_ns=2 * MS,
+    )
+    assert alone(run).verdict.kind == kind
+
+
+def test_a_wait_beside_a_longer_one_that_may_be_the_profilers_is_likely() -> None:
+    run = profile(
+        contributor("busy", "gemm", MS, "k"),
+        contributor("idle", "dispatch", 5 * MS),
+        contributor("idle", "launch call", 4 * MS, "cudaLaunchKernel"),
+        contributor("idle", "runtime", 2 * MS, "cudaFuncGetAttributes"),
+        device=0,
+        lost_overhead_ns=3 * MS,
+    )
+    verdict = alone(run).verdict
+    assert (verdict.kind, verdict.certainty, len(verdict.reasons)) == ("launch", "likely", 1)
+
+
 @pytest.mark.parametrize("one_device", [None, 0])
 def test_a_gpu_against_a_cpu_is_said(one_device: int | None) -> None:
     other = 0 if one_device is None else None

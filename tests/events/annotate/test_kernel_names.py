@@ -98,6 +98,8 @@ PRODUCTS = (
     "kernel_unified_attention_2d",
     "void flashinfer::BatchDecodeWithPagedKVCacheKernel<1>(P)",
     "RNN_blockPersist_fp_LSTM",
+    "void mul_mat_q<(ggml_type)12, 64, false>(char const*, int const*, float*)",
+    "void mul_mat_vec_q<(ggml_type)13, 1, false, false>(void const*, float*)",
 )
 HELPERS = (
     "cask_cudnn::computeBOffsetsKernel(cask_cudnn::ComputeBOffsetsParams)",
@@ -122,6 +124,8 @@ HELPERS = (
     "void epilogue::impl::globalKernel<float>(cublasLtEpilogue_t)",
     "void scal_kernel<float, float>(cublasTransposeParams<float>, float*)",
     "Cijk_S_PostGSU8_VW4",
+    "void mul_mat_q_stream_k_fixup<(ggml_type)12, 64>(int const*, float*, float const*)",
+    "void quantize_mmq_q8_1<(mmq_q8_1_ds_layout)1>(float const*, int const*, void*)",
     "_finalize_matmul_scatter_bf16",
     "void fbgemm_gpu::permute_2D_data_kernel<false>(int)",
     "void at::native::vectorized_elementwise_kernel<4, fbgemm_gpu::_float_to_hfp8_gpu(T)>(int)",

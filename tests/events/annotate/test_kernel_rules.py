@@ -26,6 +26,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "Cijk_Ailk_Bjlk_BBS_BH_Bias_HAS_SAV_UserArgs_MT128x64x32",
         "__triton_gemm_dot_general_7",
         "void splitKreduce_kernel<32, 16, float>(cublasSplitKParams<float>)",
+        "void mul_mat_q<(ggml_type)12, 64, false>(char const*, int const*, float*)",
     ),
     "conv": (
         "trt_volta_h884cudnn_256x64_ldg8_relu_exp_small_nhwc_tn_v1",
@@ -38,6 +39,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "attention": (
         "void flashinfer::BatchPrefillWithRaggedKVCacheKernel<P>(P)",
         "chunk_gated_delta_rule_fwd_kernel_h_blockdim64",
+        "void gated_delta_net_cuda<128, false>(float const*, float const*, float*)",
         "fmhaSm100fKernel_QkvBfloat16OBfloat16H64PagedKvCausalP64VarSeqQ128Kv128Persistent",
         "void flashinfer::BatchDecodeWithPagedKVCacheKernel<1>(P)",
         "_fwd_grouped_kernel_stage1",

@@ -13,6 +13,8 @@ import numpy as np
 
 from lstmprof.breakdown.recurrent.call import Call, rank_and_step
 from lstmprof.breakdown.recurrent.network import Network
+from lstmprof.breakdown.recurrent.profiles.jax_eager import eager_calls
+from lstmprof.breakdown.recurrent.profiles.keras_eager import keras_calls
 from lstmprof.breakdown.recurrent.profiles.onnx import onnx_calls
 from lstmprof.breakdown.recurrent.profiles.pytensor import pytensor_calls
 from lstmprof.breakdown.recurrent.profiles.tensorflow import tensorflow_calls
@@ -112,6 +114,8 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     exported_calls,
     tensorflow_calls,
     xla_calls,
+    eager_calls,
+    keras_calls,
     pytensor_calls,
     onnx_calls,
     named_calls,
@@ -121,7 +125,7 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
 _PART_ROWS = 2**19
 #: Every recognised layer or loop has an event whose name or path contains one of these words. Most
 #: profiles have none, and are not searched.
-_HINT = re.compile(r"lstm|gru|rnn|sigmoid|while|scan\{|theano|compiled", re.IGNORECASE)
+_HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled", re.IGNORECASE)
 
 
 def recurrent_calls(events: EventTable) -> list[Call]:

@@ -111,12 +111,17 @@ class _Step:
     """The nodes ``rows`` of one step, in execution order."""
 
     def __init__(
-        self, events: EventTable, inputs: Inputs, rows: Ints, nodes: Mapping[int, _Node]
+        self,
+        events: EventTable,
+        inputs: Inputs,
+        rows: Ints,
+        codes: Ints,
+        nodes: Mapping[int, _Node],
     ) -> None:
         self.events, self.inputs = events, inputs
         self.rows = rows
-        self.codes = events.texts("name")[0]
-        self.nodes = nodes
+        self.codes, self.nodes = codes, nodes
+        self.computes = computing(events) | events.is_kind("kernel")
         self.placed = any(nodes[code].part == "body" for code in set(self.codes[rows].tolist()))
 
     def node(self, row: int) -> _Node:
@@ -159,20 +164,46 @@ class _Step:
 
 
 def tensorflow_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each recurrent layer and loop of cells that TensorFlow ran node by node."""
-    names, texts = events.texts("name")
+    """Yield a call for each recurrent layer and loop of cells that TensorFlow ran node by node.
+
+    If no such node was recorded on the host, the kernels' names of nodes show the loops.
+    """
+    found = False
+    for call in _calls(events, "op", "name"):
+        found = True
+        yield call
+    if not found:
+        yield from _calls(events, "kernel", "op_name")
+
+
+def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
+    """Yield the calls that events of this ``kind`` show; ``column`` has the names of nodes."""
+    codes, texts = events.texts(column)
     nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
-    known = events.is_kind("op") & np.isin(names, list(nodes))
-    rows = np.flatnonzero(known)
-    if not any(_matters(node) for node in nodes.values()):
+    rows = np.flatnonzero(events.is_kind(kind) & np.isin(codes, list(nodes)))
+    if not len(rows) or not any(_matters(node) for node in nodes.values()):
         return
+    rows = _once(events, rows, codes) if kind == "kernel" else rows
     inputs = Inputs(events)
     for members in by_step(events, rows):
-        of_step = _Step(events, inputs, members, nodes)
+        of_step = _Step(events, inputs, members, codes, nodes)
         yield from _cudnn_calls(of_step)
         yield from calls_of(events, "tensorflow", _layers(of_step))
         for loops in _runs(of_step):
             yield from calls_of(events, "tensorflow", loops)
+
+
+def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
+    """Return for each node the kernels of its most frequent name: one per run of the node."""
+    names = events.texts("name")[0]
+    kernels = Groups(codes[rows], names[rows])
+    most: dict[int, Ints] = {}
+    for places in kernels.members():
+        members = rows[places]
+        code = int(codes[members[0]])
+        if len(members) > len(most.get(code, ())):
+            most[code] = members
+    return np.sort(np.concatenate(list(most.values())))
 
 
 def _matters(node: _Node) -> bool:
@@ -341,7 +372,7 @@ def _loops(
             count=repetitions // runs if certain else None,
             units=units,
             rows=of_run,
-            backward=of_backward[computing(step.events)[of_backward]],
+            backward=of_backward[step.computes[of_backward]],
             time_steps_certain=certain,
             next_matmul_inputs=step.next_matmul_inputs(last_ns),
             layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,

@@ -132,8 +132,8 @@ def _encoded(name: str, place: int) -> tuple[str, str]:
 
 
 _PRODUCT = re.compile(
-    r"(?i)(?<!fb)gemm|gemv|matmul|nvjet|cijk_|xmma|wmma|(?:^|_)b?mm_|(?:^|_)dot(?:_|$)|dot_?general"
-    r"|syr2?k|trmm|fmoe_|[his]\d+cudnn|triton_(?:tem|mm)_|einsum"
+    r"(?i)(?<!fb)gemm|gemv|matmul|mul_mat_|nvjet|cijk_|xmma|wmma|(?:^|_)b?mm_|(?:^|_)dot(?:_|$)"
+    r"|dot_?general|syr2?k|trmm|fmoe_|[his]\d+cudnn|triton_(?:tem|mm)_|einsum"
     r"|scudnn|conv(?!er[ts]|ex)|(?<![a-z])[dw]grad|fprop|winograd|implicit_"
     r"|fmha|flash\w*(?:fwd|bwd|mla|attn|attention)|(?:attention|attn|mha|mla)\w*(?:fwd|bwd|kernel|$)"
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
@@ -146,7 +146,7 @@ _HELPER = re.compile(
     r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"
     r"|(?:im|vol)(?:\dd)?2?col|col2(?:im|vol)|(?:nchw|nhwc)\w*?(?:2|to)_?n|flip_filter|padding"
     r"|split_?k_?reduce|reduce_kernel|PostGSU|combine|merge_?state|finalize|permute|bwdbias"
-    r"|(?:pre|post)process|ograddoto|dot_do_o|convert|rng_?state|cu_?seqlen|indices|cache_flash"
+    r"|(?:pre|post)process|fixup|ograddoto|dot_do_o|convert|rng_?state|cu_?seqlen|indices|cache_flash"
     r"|(?:^|_)(?:copy|scale|fill|zero|set|transpose|quantize)_|concat|elementwise\w*kernel"
     r"|^EigenMeta|^multi_tensor_apply"
 )
@@ -247,7 +247,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "any",
         r"(?i)fmha|flash(?!_?infer)|attention|attn|(?:^|_)(?:mha|mla|mqa|gqa)_"
         r"|(?:Prefill|Decode)With\w*KV|MergeState|_fwd_(?:grouped_)?kernel_stage\d"
-        r"|delta_rule|fused_recurrent|linear_attn|lightning_attn",
+        r"|delta_(?:rule|net)|fused_recurrent|linear_attn|lightning_attn",
         "fused attention",
     ),
     Rule(
@@ -267,9 +267,9 @@ KERNEL_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "gemm",
-        "cuBLAS, rocBLAS, Triton",
-        r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass(?!_kernels)|cublas|cijk_|matmul|split_?k_?reduce"
-        r"|reduce_?split_?k|nvjet|wmma|xmma(?!_pool)|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
+        "cuBLAS, rocBLAS, Triton, llama.cpp",
+        r"(?i)(?<!fb)gemm|gemv|(?<!kernel_)cutlass(?!_kernels)|cublas|cijk_|matmul|mul_mat_"
+        r"|split_?k_?reduce|reduce_?split_?k|nvjet|wmma|xmma(?!_pool)|(?:^|_)b?mm(?:_|$)|marlin|(?:^|_)w\d+a\d+|einsum"
         r"|dot_general|(?:^|[_/])dot(?:_|$)|contraction|fused_moe_kernel|moe\w*_(?:mma|wna16)"
         r"|scal_kernel|fmoe_|trsm|syr2?k",
         "GEMM",

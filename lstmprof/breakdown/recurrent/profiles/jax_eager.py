@@ -1,0 +1,156 @@
+"""Cells that JAX runs op by op, outside of ``jax.jit``: each op is a compiled program of its own.
+
+The path of an op is that of its program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs
+that do not depend on each other overtake each other on several threads, so their order shows no
+time step. Their numbers do: an LSTM cell has two tanhs as wide as its state, a GRU cell has one,
+and the outputs of a cell's matmuls are the gates of x and of h. The forward pass ends with the last
+tanh.
+
+If inputs are as wide as the state, several equal layers look like one layer with more time steps,
+and so do two directions. Then only the number of cells is known, not the number of time steps. A
+matmul that reads two states shows that there may be two directions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words
+from lstmprof.breakdown.recurrent.cells import PRODUCT, SIGMOID, TANH
+from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
+from lstmprof.breakdown.recurrent.profiles.recorded import (
+    Inputs,
+    by_step,
+    shape_at,
+)
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.implementations import LOOP
+
+#: Least number of cells in a step. Fewer may be parts of another network.
+LEAST_CELLS = 3
+_PRODUCT = re.compile(r"jit\(_?(?:dot|dot_general|matmul|einsum|tensordot|inner)\)/dot_general")
+_TANH = re.compile(r"jit\(tanh\)/tanh")
+_SIGMOID = re.compile(r"jit\((?:sigmoid|logistic)\)/\w+")
+#: Number of tanhs in a cell.
+_TANHS = {"lstm": 2, "gru": 1}
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A matmul, σ or tanh.
+
+    ``data`` is the shape of its input, ``weight`` that of a matmul's second operand.
+    """
+
+    row: int
+    role: int
+    data: Shape | None
+    weight: Shape | None
+
+
+def eager_calls(events: EventTable) -> Iterator[Call]:
+    """Yield a call per step for the cells of one size that JAX ran op by op."""
+    kinds = events.is_kind("op", *ACTIVITY_KINDS)
+    roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
+    rows = np.flatnonzero(roles != NONE)
+    if not {PRODUCT, SIGMOID, TANH} <= set(roles[rows].tolist()):
+        return
+    inputs = Inputs(events)
+    for of_step in by_step(events, rows):
+        programs = []
+        for row in of_step.tolist():
+            shapes, role = inputs.shapes(row), int(roles[row])
+            programs.append(_Program(row, role, shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)))
+        for loop in _loops(events, inputs, programs):
+            yield from calls_of(events, "jax", [loop])
+
+
+def _role(path: str) -> int:
+    roles = ((PRODUCT, _PRODUCT), (SIGMOID, _SIGMOID), (TANH, _TANH))
+    return next((role for role, pattern in roles if pattern.fullmatch(path)), NONE)
+
+
+def _loops(events: EventTable, inputs: Inputs, programs: Sequence[_Program]) -> Iterator[Loop]:
+    """Yield the cells of a step, one loop per size of the state."""
+    tanhs = [program for program in programs if program.role == TANH and program.data]
+    last_ns = max((int(events.start_ns[tanh.row]) for tanh in tanhs), default=0)
+    forward = [program for program in programs if events.start_ns[program.row] <= last_ns]
+    if all(program.role != SIGMOID for program in forward):
+        return
+    for state, number in Counter(tanh.data for tanh in tanhs).items():
+        assert state is not None
+        for cell, each in _TANHS.items():
+            cells, rest = divmod(number, each)
+            products = list(_products(forward, state, GATES[cell]))
+            units, count = _units(cell, state, cells, products)
+            if not units or rest or cells < LEAST_CELLS:
+                continue
+            dtypes = inputs.dtypes(products[0].row)
+            dtype = dtype_named(dtypes[0] if dtypes else None)
+            own = {*products, *(p for p in forward if p.data == state and p.role != PRODUCT)}
+            outputs = {(state[0], product.weight[1]) for product in products if product.weight}
+            backward = [
+                program.row
+                for program in programs[len(forward) :]
+                if program.role == PRODUCT and outputs & {program.data, program.weight}
+            ]
+            yield Loop(
+                form=LOOP,
+                op=in_words([PRODUCT] * (len(products) // count) + [TANH] * (number // count)),
+                count=count,
+                units=tuple(replace(unit, dtype=dtype) for unit in units),
+                rows=np.array([program.row for program in forward if program in own]),
+                backward=np.array(backward, dtype=np.int64),
+                time_steps_certain=units[0].inputs != units[0].hidden
+                and not any(p.weight and p.weight[0] == 2 * state[1] for p in set(programs) - own)
+                and events.ints("step", UNKNOWN)[programs[0].row] != UNKNOWN,
+                library="XLA",
+            )
+            break
+
+
+def _products(forward: Sequence[_Program], state: Shape, gates: int) -> Iterator[_Program]:
+    """Yield the matmuls with one or several gates of a cell with this state."""
+    batch, hidden = state
+    for program in forward:
+        if program.role == PRODUCT and program.data and program.weight:
+            (rows, width), (inner, outer) = program.data, program.weight
+            if (rows, width) == (batch, inner) and outer in range(
+                hidden, gates * hidden + 1, hidden
+            ):
+                yield program
+
+
+def _units(
+    cell: str, state: Shape, cells: int, products: Sequence[_Program]
+) -> tuple[tuple[Network, ...], int]:
+    """Return the layers, from the first one on, and the number of time steps.
+
+    ``cells`` is the number of cells of all layers. If inputs are as wide as the state, return one
+    layer and the number of cells. Return no layer if the matmuls form no such cells.
+    """
+    batch, hidden = state
+    outputs: Counter[int] = Counter()  # input width → number of gates computed from it
+    for product in products:
+        assert product.weight is not None
+        outputs[product.weight[0]] += product.weight[1] // hidden
+    whole, gates = GATES[cell] * cells, outputs.total()
+    unit = Network(cell, batch=batch, hidden=hidden)
+    widths = [width for width in outputs if width != hidden]
+    if gates == whole and len(outputs) == 1 and widths and widths[0] > hidden:  # x and h joined
+        return (replace(unit, inputs=widths[0] - hidden),), cells
+    if gates != 2 * whole or len(widths) > 1:
+        return (), 0
+    if not widths:
+        return (replace(unit, inputs=hidden),), cells
+    count, rest = divmod(outputs[widths[0]], GATES[cell])
+    if rest or not count or cells % count:
+        return (), 0
+    above = (replace(unit, inputs=hidden),) * (cells // count - 1)
+    return (replace(unit, inputs=widths[0]), *above), count
