@@ -100,6 +100,9 @@ def _section(part: Part, claims: Sequence[Claim], runs: Sequence[lp.Run]) -> Ite
     yield from (f"![{part.title}](charts/{part.drawn}.svg)", "")
     yield from _in_words([claim for claim in claims if not claim.row], numbers)
     yield from _in_numbers([claim for claim in claims if claim.row], numbers)
+    for analysis in analyses:
+        if hasattr(analysis, "times"):
+            yield from (*analysis.times(analysis.table(runs)), "")
     if reasons := printing.reasons(claims):
         yield from ("Why our ratios differ from the study's:", "")
         yield from (f"- {reason.removeprefix('Why: ')}" for reason in reasons)

@@ -19,7 +19,7 @@ import pandas as pd
 
 import lstmprof as lp
 from analyses import drawing, steps
-from analyses.claims import Claim, Measured, quoted
+from analyses.claims import Claim, Measured, number, quoted
 from analyses.printing import main
 from analyses.published import ASR, asr_program, rows as published
 from lstmprof import implementations
@@ -62,13 +62,23 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
                     "their_ratio": line.step_ms / their_base,
                     "their_base_ms": their_base,
                     "here": captured.workload.iloc[0] if ours else None,
-                    "conditions": steps.conditions(captured) if ours else None,
+                    "conditions": steps.conditions(captured, network_named(str(network)).time_steps)
+                    if ours
+                    else None,
                     "our_ms": ours,
+                    "mean_ms": _mean(captured, line.implementation),
                     "ratio": ratio,
                     **_work(captured, line.implementation, named),
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _mean(captured: pd.DataFrame, implementation: str) -> str | None:
+    """Return mean and standard deviation of the timed steps in ms, as the study states its own."""
+    for row in captured[captured.implementation == implementation].itertuples():
+        return f"{number(row.mean_ms)} ± {number(row.std_ms)}"
+    return None
 
 
 def _work(
@@ -191,6 +201,31 @@ def _spread(network: str, rows: pd.DataFrame, why: str) -> Claim:
         why=why if enough else "",
         command=_command(network, BASE, slowest),
     )
+
+
+def times(rows: pd.DataFrame) -> list[str]:
+    """Return our step times as a Markdown table: clean step, and mean with standard deviation."""
+    captured = rows[rows.our_ms.notna()]
+    if not len(captured):
+        return []
+    cells = {
+        (row.implementation, row.here): f"{number(row.our_ms.value)} ({row.mean_ms})"
+        for row in captured.itertuples()
+    }
+    networks = list(captured.here.unique())
+    lines = [
+        f"| {name} | " + " | ".join(cells.get((name, network), "") for network in networks) + " |"
+        for name in captured.implementation.unique()
+    ]
+    return [
+        "Our step times in ms: the clean step, and in brackets the mean and standard deviation of "
+        "the timed steps, which the study states. A name with `-t10` or `-t20` has shorter "
+        "sequences than the study.",
+        "",
+        f"| | {' | '.join(networks)} |",
+        "|---" * (len(networks) + 1) + "|",
+        *lines,
+    ]
 
 
 def conclusion(rows: pd.DataFrame) -> str:

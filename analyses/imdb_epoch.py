@@ -21,6 +21,7 @@ from analyses import drawing, steps
 from analyses.claims import Claim, quoted
 from analyses.printing import main
 from analyses.published import IMDB, rows as published
+from lstmprof.workloads.studies import named as network_named
 
 COMMAND = "lstmprof capture --impl torch-nn-lstm --impl keras-lstm --workload imdb-gru"
 NETWORK, BASE = "imdb-gru", "torch-nn-lstm"
@@ -55,7 +56,9 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
                 "p100_s": line.p100_s,
                 "needs": line.needs,
                 "here": captured.workload.iloc[0] if step else None,
-                "conditions": steps.conditions(captured) if step else "",
+                "conditions": steps.conditions(captured, network_named(NETWORK).time_steps)
+                if step
+                else "",
                 "s": step.times(batches / 1e3) if step else None,
             }
         )

@@ -24,7 +24,7 @@ LAUNCH_US = 8.6
 COLUMNS = (
     *("run", "implementation", "framework", "version", "workload", "cell", "layers", "hidden"),
     *("batch", "time_steps", "precision", "mode", "device"),
-    *("step_ms", "low_ms", "high_ms", "first_step_s", "words_per_s", "turns"),
+    *("step_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "first_step_s", "words_per_s", "turns"),
 )
 
 
@@ -55,6 +55,8 @@ def _row(run: lp.Run, timings: Timings) -> dict[str, object]:
         "step_ms": step / 1e6,
         "low_ms": None if low is None else low / 1e6,
         "high_ms": None if high is None else high / 1e6,
+        "mean_ms": timings.mean_ns / 1e6,
+        "std_ms": None if timings.std_ns is None else timings.std_ns / 1e6,
         "first_step_s": None if timings.compile_ns is None else timings.compile_ns / 1e9,
         "words_per_s": network.words / step * 1e9 if network.words else None,
         "turns": info.turn_with or (),
@@ -144,10 +146,13 @@ def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
     )
 
 
-def conditions(rows: pd.DataFrame) -> str:
-    """Return what differs from a study in captured ``rows``: ``CPU, 20 time steps``."""
+def conditions(rows: pd.DataFrame, own_length: int) -> str:
+    """Return what differs from a study in captured ``rows``: ``CPU, 20 time steps``.
+
+    ``own_length`` is the number of time steps in the study.
+    """
     devices = ["CPU" if device == "cpu" else "GPU" for device in rows.device]
-    lengths = [f"{length} time steps" for length in rows.time_steps]
+    lengths = [f"{length} time steps" for length in rows.time_steps if length != own_length]
     return ", ".join(dict.fromkeys([*devices, *lengths]))
 
 

@@ -27,10 +27,15 @@ from lstmprof.runs.run import Run, is_run, open_run, run_folders_in, runs_in, wr
 #: Folder in traces/ with the networks of published studies.
 STUDIES = "studies"
 TRACES = Path(__file__).resolve().parents[1] / "traces"
+#: A sample may have this size, and this size again for each 100 time steps after the first 100.
 MOST_BYTES = 300_000
 #: Metadata of a profile that contains the machine's name or the profile's path; samples lack it.
 OF_THE_MACHINE = ("host_name", "hostnames", "traceName", "trace_id")
 ASR = ("--workload", "1x320-ce-short", "--time-steps", "20")
+SHALLOW = (
+    *("torch-nn-lstm", "tf-lstmblockfusedcell", "torch-lstmcell-fused", "torch-lstmcell-basic"),
+    *("tf-lstmblockcell", "tf-lstmcell", "keras-lstm", "lasagne-lstm", "keras-theano-lstm"),
+)
 #: Implementations that run on a CPU, of those that the ASR study timed with four layers.
 DEEP = ("torch-nn-lstm", "tf-lstmblockcell", "tf-lstmcell", "lasagne-lstm")
 
@@ -56,7 +61,7 @@ class Group:
     def command(self, out: str) -> list[str]:
         """Return the arguments of lstmprof that capture this group into the folder ``out``."""
         chosen = [word for name in self.implementations for word in ("--impl", name)]
-        return ["capture", *chosen, *self.options, "--profile-steps", "1", "--out", out]
+        return ["capture", *chosen, *self.options, "--out", out]
 
 
 GROUPS = {
@@ -76,6 +81,17 @@ GROUPS = {
             *("lasagne-lstm", "keras-theano-lstm"),
         ),
         ("--workload", "1x320-ce-long", "--time-steps", "20"),
+    ),
+    # The ASR study's networks with one layer, at the study's own lengths.
+    "own-length": Group(
+        SHALLOW, ("--workload", "1x320-ce-short", "--iterations", "10", "--profile-steps", "1")
+    ),
+    "own-length-long": Group(
+        SHALLOW,
+        (
+            *("--workload", "1x320-ce-long", "--iterations", "5", "--warmup", "1"),
+            *("--profile-steps", "1"),
+        ),
     ),
     "deep": Group(DEEP, ("--workload", "4x320-ce-long", "--time-steps", "10")),
     "ctc": Group(DEEP, ("--workload", "4x320-ctc-long", "--time-steps", "10", "--labels", "2")),
@@ -202,26 +218,26 @@ def captured(group: Group, traces: Path) -> list[Path]:
 README = """\
 # Runs
 
-`lstmprof capture` and `lstmprof ingest` write here by default, one folder a run. Git ignores them,
-but for the samples below, so that `lstmprof breakdown traces/` and `lstmprof diagnose traces/` have
-something to say in a fresh clone; `lstmprof breakdown traces/torch-nn-lstm` shows one of them. In
-`studies/` are those of the networks of benchmark studies. On all of them the questions of
-[analyses/](../analyses/README.md) are answered.
+`lstmprof capture` and `lstmprof ingest` write their runs into this folder. Git ignores the folder,
+except for the samples below. So `lstmprof breakdown traces/` and `lstmprof diagnose traces/` have
+results to show in a fresh clone. `lstmprof breakdown traces/torch-nn-lstm` shows one of the
+samples. The runs in `studies/` are of networks from published benchmark studies; the page
+[analyses/](../analyses/README.md) compares them with the numbers of these studies.
 
-Captured by `make samples` (benchmarks/samples.py), in three rounds of fresh processes (those of
-one network in six), one profiled step each, on one thread of a CPU: {machine}.
+`make samples` (benchmarks/samples.py) captured them on one thread of a CPU: {machine}. Each run has
+timed and profiled steps of three rounds, or of six for the ten samples of one network directly in
+`traces/`; each round is a fresh process.
 
-The load is the mean of a minute before the run began: where it is above 1 on a machine of few
-cores, other programs wanted the CPU, and steps that lost theirs are left out or CPU time stands for
-wall time, as the tool says.
+The column "load" is the number of processes that ran or waited for a CPU, averaged over the minute
+before the run. On two cores, a load above 1 means that other programs were running.
 
-| run | what | framework | precision | mode | captured | load | kB |
+| run | implementation, network | framework | precision | mode | captured | load | kB |
 |---|---|---|---|---|---|---|---|
 {rows}
 
-Left out of them are the interpreter's path, the version of the machine's kernel, the raw profiles,
-which hold the host's name, and what these say of themselves: `events.parquet` has what was read
-from them.
+A sample does not contain the interpreter's path, the version of the machine's kernel, and the raw
+profiles with their metadata, because these identify the machine. `events.parquet` has the events of
+the raw profiles.
 """
 
 

@@ -202,6 +202,24 @@ def test_a_lead_that_grows_is_the_long_one_over_the_short_one(made: Made) -> Non
     assert found.ours.value == pytest.approx(1.5)
 
 
+def test_a_lead_at_the_lengths_of_the_study_is_taken_first(made: Made) -> None:
+    long = {**ASR, "name": "1x320-ce-long", "batch": 32, "time_steps": 1000}
+    own = {**ASR, "name": "1x320-ce-short", "time_steps": 100}
+    shorter = {**ASR, "name": "1x320-ce-short-t5", "time_steps": 5}
+    rows = asr_cudnn_on_long.table(
+        [
+            *(made("torch-nn-lstm", 10, network) for network in (shorter, own, long)),
+            made("torch-lstmcell-basic", 11, shorter),
+            made("torch-lstmcell-basic", 20, own),
+            made("torch-lstmcell-basic", 30, long),
+        ]
+    )
+    found = claim(asr_cudnn_on_long.claims(rows), "torch-lstmcell-basic")
+    assert found.ours is not None
+    assert found.ours.value == pytest.approx(1.5)
+    assert found.here == "torch-lstmcell-basic, 100 and 1000 time steps"
+
+
 def test_an_example_is_a_step_over_the_batch(made: Made) -> None:
     network = {"name": "glample-h128-b32", "hidden": 128, "batch": 32, "time_steps": 30}
     rows = glample_compile_time.table(

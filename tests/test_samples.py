@@ -24,7 +24,8 @@ def test_samples_are_small_and_say_nothing_of_who_captured_them(runs: list[Run])
     for run in runs:
         assert run.info.name == run.path.name
         assert run.info.python_executable is None
-        assert size(run.path) <= MOST_BYTES
+        length = run.info.workload.time_steps or 0
+        assert size(run.path) <= MOST_BYTES * max(1, length // 100)
         assert run.info.hardware.system is None
         assert not (run.path / "profile").exists()
         text = (run.path / "run.json").read_text(encoding="utf-8")

@@ -102,13 +102,13 @@ def test_a_plain_file_is_cut_as_its_text_is(
     path = tmp_path / "trace.json"
     path.write_bytes(content)
     expected = stream._Texts(io.BytesIO(content[10:]), b"")
-    pieces, rest = [text.content for text in expected], expected.rest
+    pieces, rest = list(map(stream._content, expected)), expected.rest
     assert len(pieces) > 10
     for end_bytes in (30, 500, 5000):
         monkeypatch.setattr(stream, "_END_BYTES", end_bytes)
         with path.open("rb") as file:
             texts = stream._TextsOfPlainFile(file, b"", path, 10)
-            assert [text.content for text in texts] == pieces
+            assert list(map(stream._content, texts)) == pieces
             assert texts.rest == rest
 
 

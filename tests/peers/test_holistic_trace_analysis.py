@@ -245,7 +245,7 @@ def test_waits_and_ops_that_name_a_stream_are_work_in_hta(
 @pytest.mark.parametrize(
     ("path", "last_step", "dropped", "activities_of_file"),
     [
-        (SLOW_INPUT, False, 7_580, 9_096),
+        (SLOW_INPUT, False, 1_516, 9_096),
         (KINETO.parent / "more" / "kineto" / "hta-negative-queue.json.gz", True, 872, 7_747),
     ],
     ids=["launched in the last step", "no launch call"],
