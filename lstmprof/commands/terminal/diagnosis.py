@@ -34,6 +34,7 @@ from lstmprof.numbers import (
     escaped,
     labels,
     milliseconds,
+    number_of,
     percent,
     with_short_names,
 )
@@ -176,7 +177,8 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     for text in lost[:SHOWN]:
         terminal.write_under("Lost time: ", text)
     if len(lost) > SHOWN:
-        terminal.write_under("Lost time: ", f"also in {len(lost) - SHOWN} more runs")
+        more = number_of(len(lost) - SHOWN, "more run", "more runs")
+        terminal.write_under("Lost time: ", f"also in {more}")
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
