@@ -70,7 +70,7 @@ def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list
     work = events.is_kind("kernel") if devices else computing(events)
     counts = np.bincount(forward[work & (forward != NONE)], minlength=count).tolist()
     return [
-        Spent(forward_ns, backward_ns, None if devices else n, n if devices else None)
+        Spent(forward_ns, backward_ns, None if devices else n or None, n if devices else None)
         for forward_ns, backward_ns, n in zip(*lengths, counts, strict=True)
     ]
 

@@ -132,13 +132,20 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
     If one matmul computes all gates, its output is wider than the state. If there is one matmul per
     gate, the number of matmuls distinguishes LSTM and GRU. If all shapes are equal, the matmuls may
     be a stack of Linear layers; then only the layer's name (``named``) shows a cell. The result has
-    no cell if none or several fit.
+    no cell if none or several fit. Haiku's GRU has one matmul for x, one for two gates of h, and
+    one for the third gate.
     """
     fitting = []
     for cell in (named,) if named in GATES else ("lstm", "gru"):
         gates = GATES[cell]
         for hidden in sorted({inner for inner, _ in weights}):
             outers = {outer for _, outer in weights}
+            parts = [(hidden, hidden), (hidden, 2 * hidden)]
+            x_alone = [w for w in weights if w not in parts]
+            if cell == "gru" and len(weights) == 3 and sorted({*weights} - {*x_alone}) == parts:
+                if x_alone[0][1] == gates * hidden:
+                    fitting.append((cell, hidden, x_alone[0][0]))
+                continue
             if outers not in ({hidden}, {gates * hidden}):
                 continue
             of_h = [w for w in weights if w[0] == hidden]

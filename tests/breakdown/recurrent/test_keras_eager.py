@@ -30,7 +30,7 @@ def test_each_call_of_a_layer_is_listed_with_its_sizes() -> None:
     assert known(first, "form", "framework", "op", "dtype", "packed") == (
         *("loop", "tensorflow", "keras.layers.LSTM", "float32", False),
     )
-    assert (first["forward_ns"], first["backward_ns"]) == (100, None)
+    assert known(first, "forward_ns", "backward_ns", "ops_per_time_step") == (100, None, None)
 
 
 def test_both_directions_are_one_layer() -> None:

@@ -81,6 +81,24 @@ def test_a_product_a_gate_tells_the_cell_by_their_number() -> None:
     assert (cell(4), cell(3)) == ("lstm", "gru")
 
 
+@pytest.mark.parametrize("inputs", [10, 16])
+def test_a_gru_of_haiku_has_two_matmuls_for_h(inputs: int) -> None:
+    def layers(*widths: tuple[int, int]) -> list[dict[str, Any]]:
+        rows = [row("op", "while.1", 0, 90, op_name=FORWARD, **HOST)]
+        for at in range(0, 90, 10):
+            for number, (inner, outer) in enumerate(widths):
+                path, place = f"{FORWARD}/body/gru/dot_general", at + 2 * number
+                rows.append(
+                    product(f"dot.{number}", path, place, [6, inner], [inner, outer], **HOST)
+                )
+            rows.append(product("tanh.1", f"{FORWARD}/body/gru/tanh", at + 8, [6, 16], **HOST))
+        return layers_of(rows)
+
+    (layer,) = layers((inputs, 48), (16, 32), (16, 16))
+    assert known(layer, "cell", *NETWORK) == ("gru", 9, 6, inputs, 16, 1, 1, 9)
+    assert not layers((inputs, 40), (16, 32), (16, 16))
+
+
 def at_once(width: int, *tanhs: int) -> list[dict[str, Any]]:
     """A loop with one product of (6, 26) and (26, 64) a time step, and tanh of these widths."""
     rows = [row("op", "while.1", 0, 90, op_name=FORWARD, **HOST)]
