@@ -127,11 +127,7 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
-    """Return the profiles of all rounds as one profile; the events of each round are annotated
-    separately.
-
-    ``own_scopes``: lstmprof itself opened the ranges that are the phases of the steps.
-    """
+    """Join the profiles of all rounds; lstmprof made the ranges of phases if ``own_scopes``."""
     processes = []
     for result in rounds:
         profile = formats.read(result.profiles[0])
@@ -156,11 +152,7 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 
 
 def _whole_steps(events: EventTable, count: int) -> EventTable:
-    """Return ``events`` with only complete steps: a step that the training's end cut short becomes
-    a range.
-
-    ``count`` is the number of complete steps.
-    """
+    """Return ``events`` with the first ``count`` steps; the step that was cut short is a range."""
     cut = windows(events, captured=True)[count:]
     if not cut or cut[0].step is None:
         return events
@@ -201,17 +193,13 @@ def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
 
 
 def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> list[str] | None:
-    """Return the entries that are in the list ``name`` of every round, in the order of the first
-    round; None if there are none.
-    """
+    """Return the entries that the list ``name`` of every round has; None if there are none."""
     first, *others = (metadata.get(name) or () for metadata in all_metadata)
     return [value for value in first if all(value in other for other in others)] or None
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return each counter that all rounds have, summed over the rounds, and the ``reason`` why
-    others are missing.
-    """
+    """Return each counter that all rounds have, summed, and why others are missing (``reason``)."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -221,11 +209,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Join the lists ``name`` of all rounds, which have one entry per profiled step; return None if
-    an entry is unknown.
-
-    ``counts`` are the numbers of profiled steps in each round.
-    """
+    """Join the lists ``name`` (one entry per profiled step) of all rounds, or return None."""
     of_rounds = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -235,9 +219,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return the number of iterations without warm-up, and sums over them (``SUMS``); None if a
-    value is unknown.
-    """
+    """Return the number of counted iterations, and sums over them; None if a value is unknown."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -259,20 +241,14 @@ def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
 
 
 def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
-    """Return the rows of samples.parquet, or None if no round was sampled.
-
-    Raises:
-        ProfileError: the file of a sampler cannot be read.
-    """
+    """Return the rows of samples.parquet, or None if no round was sampled."""
     sampled = [(number, r) for number, r in enumerate(rounds) if r.samples is not None]
     rows = [row for number, result in sampled for row in _rows(number, result)]
     return pa.Table.from_pylist(rows, schema=SAMPLES_SCHEMA) if sampled else None
 
 
 def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
-    """Return one row per distinct stack that round ``number`` sampled within steps, with its part
-    of the breakdown.
-    """
+    """Return one row per distinct stack of a step that round ``number`` sampled, with its part."""
     assert result.samples is not None
     framework = str(result.metadata["framework"])
     rows = []
@@ -313,13 +289,7 @@ def sampling_facts(
 
 
 def written(folder: Path) -> Run:
-    """Write and return the run of the session in ``folder``. If ranks of a job left their results
-    in subfolders, the run has all ranks.
-
-    Raises:
-        ProfileError: the profile cannot be read.
-        RunError: the run exists and must not be replaced, or it cannot be written.
-    """
+    """Write and return the run of the session in ``folder``, which may have a folder per rank."""
     folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
     results = [json.loads((part / RESULT).read_text(encoding="utf-8")) for part in folders]
     parts = {result.get("rank"): part for part, result in zip(folders, results, strict=True)}

@@ -60,9 +60,7 @@ class ImplementationFile:
 
     @property
     def row(self) -> Implementation:
-        """Return the implementation like a row of the built-in table. It allows every workload,
-        which the file's code may refuse.
-        """
+        """Return a row like those of the built-in table, without limits on workloads."""
         summary = "{} of {}".format(self.function, self.file_name)
         return Implementation(self.name, "", self.framework, "", summary, knows=tuple(UNUSUAL))
 
@@ -73,12 +71,7 @@ def is_file(text: str) -> bool:
 
 
 def implementation_file(text: str) -> ImplementationFile:
-    """Return the file that ``path.py`` or ``path.py:function`` means.
-
-    Raises:
-        UsageError: the file cannot be read or is not Python, lacks the function, or does not show
-            which framework it uses.
-    """
+    """Return the file that ``path.py`` or ``path.py:function`` means, if it is usable Python."""
     path, function = _parts(text)
     name = os.path.basename(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -134,11 +127,7 @@ def _functions(tree: ast.Module) -> Set[str]:
 
 
 def _framework(tree: ast.Module, name: str) -> str:
-    """Return the framework that ``FRAMEWORK = "…"`` names, else that of the first known import.
-
-    Raises:
-        UsageError: the file has neither, or names an unknown framework.
-    """
+    """Return the framework that ``FRAMEWORK = "…"`` names, else that of the first known import."""
     stated = _stated_framework(tree)
     if stated is not None:
         if stated not in FRAMEWORKS:

@@ -40,10 +40,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return the conditions under which a round of ``request`` would be captured now.
-
-    ``rounds`` is the number of rounds.
-    """
+    """Return the conditions under which one of ``rounds`` of ``request`` would be captured now."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),
@@ -66,10 +63,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot be reused, or None if they can.
-
-        ``makings`` are the conditions of the new capture, with one entry per round.
-        """
+        """Return why the rounds cannot be reused under the conditions ``makings``, or None."""
         for folder in self._folders():
             try:
                 number = int(folder.name)
@@ -84,11 +78,7 @@ class KeptRounds:
         return None
 
     def result(self, number: int) -> CaptureResult | None:
-        """Return the result of round ``number``, or None if it does not exist.
-
-        Raises:
-            RunError: the round exists and cannot be read.
-        """
+        """Return the result of round ``number``, or None if it does not exist."""
         folder = self.folder / str(number)
         if not (folder / KEPT_FILE).exists():
             return None
@@ -99,13 +89,7 @@ class KeptRounds:
             raise RunError(f"{folder}: cannot be read ({fault})", "repeat the capture") from fault
 
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
-        """Keep the content of ``scratch``, the worker's folder, as round ``number``.
-
-        ``made`` are the conditions of the round (``making``).
-
-        Raises:
-            RunError: the folder cannot be written, or another capture has stored the same round.
-        """
+        """Keep ``scratch``, the worker's folder, as round ``number`` made under ``made``."""
         content = {"making": made, "pid": result.pid}
         try:
             for own in WORKERS_OWN:

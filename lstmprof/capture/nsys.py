@@ -32,11 +32,7 @@ _IMPORTER_FOLDERS = (
 
 
 def nsys_path() -> str:
-    """Return the ``nsys`` on the PATH.
-
-    Raises:
-        CaptureError: nsys is not installed.
-    """
+    """Return the ``nsys`` on the PATH, or raise a CaptureError."""
     path = shutil.which("nsys")
     if path is None:
         raise CaptureError(
@@ -47,12 +43,7 @@ def nsys_path() -> str:
 
 
 def around(command: Sequence[str], folder: Path) -> list[str]:
-    """Return the command line that runs ``command`` under nsys, which writes its report to
-    ``folder``.
-
-    Raises:
-        CaptureError: nsys is not installed.
-    """
+    """Return the command that runs ``command`` under nsys, which writes a report to ``folder``."""
     return [
         *(nsys_path(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
         "--wait=primary",  # do not wait for processes that outlive the main process
@@ -68,11 +59,7 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
 
 
 class Lifeline:
-    """A FIFO that this process keeps open, so that a process that is not its child can end with it.
-
-    The other process reads the FIFO (``worker.host.end_with``). It ends when the FIFO is closed,
-    which also happens if this process ends.
-    """
+    """A FIFO that this process keeps open; a process that is not its child ends if it closes."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -91,14 +78,7 @@ def was_measured(folder: Path) -> bool:
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """Export the nsys report in ``folder`` to an SQLite database, and name both files in
-    result.json.
-
-    Both files are gzipped into the subfolder ``place``.
-
-    Raises:
-        CaptureError: nothing was recorded, or a tool of Nsight Systems failed.
-    """
+    """Export the nsys report to SQLite, gzip both into ``place``, and name them in result.json."""
     # Imported here, because it needs libraries for reading profiles, which a machine that only
     # captures may lack.
     from lstmprof.formats.cuda.nsys import export_command
@@ -125,11 +105,7 @@ def export(folder: Path, place: str = ".") -> None:
 
 
 def _importer() -> str:
-    """Return the path of the program that converts a recording of nsys to a report.
-
-    Raises:
-        CaptureError: it does not exist.
-    """
+    """Return the path of the program that converts a recording of nsys to a report."""
     place = Path(os.path.realpath(nsys_path())).parent
     for folder in _IMPORTER_FOLDERS:
         path = place / folder / _IMPORTER

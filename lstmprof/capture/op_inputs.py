@@ -34,9 +34,7 @@ Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None) -> EventTable:
-    """Return ``events`` of one process with the input shapes and element types in the file at
-    ``path``.
-    """
+    """Return ``events`` of one process with the inputs of ops in the file at ``path``."""
     if path is None:
         return events
     recorded: Recorded = {}
@@ -103,9 +101,7 @@ def _recorded(name: str, recorded: Recorded) -> list[Entry]:
 
 
 def _plain(name: str) -> str:
-    """Return a node's name without inlining prefixes and op type: ``forward/while/MatMul`` for
-    ``forward/while/body/_1/forward/while/MatMul:_MklMatMul``.
-    """
+    """Return a node's name without inlining prefixes and op type: ``forward/while/MatMul``."""
     if "/" not in name:
         return name
     return _OP_TYPE.sub("", _CALLED.sub("", _INLINED.sub("", name)))

@@ -68,11 +68,8 @@ def matching(
 ) -> list[str]:
     """Return the ``names`` that equal or match a pattern (``*``, ``?``, ``[…]``), in their order.
 
-    ``kind`` names in messages what is chosen, such as ``implementation``. ``unknown(pattern)``, if
-    given, makes the error for a pattern without a match.
-
-    Raises:
-        UsageError: a pattern matches nothing; the message suggests the nearest name.
+    ``kind`` names in messages what is chosen. ``unknown(pattern)`` makes the error for a pattern
+    without a match; by default, it suggests the nearest name.
     """
     matches: set[str] = set()
     for pattern in patterns:
@@ -84,10 +81,7 @@ def matching(
 
 
 def implementation_names(patterns: Sequence[str]) -> list[str]:
-    """Return the names of the built-in implementations that match one of ``patterns``.
-
-    An alias in ``patterns`` stands for its implementation.
-    """
+    """Return the built-in implementations that match ``patterns``, which may be aliases."""
     rows = {name: row.name for name, row in implementations.ROWS.items()}
     unknown = implementations.unknown
     meant = {rows[name] for name in matching(patterns, list(rows), "implementation", unknown)}
@@ -95,12 +89,7 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """Return name -> file of the chosen implementations: built-in ones with None as file, then user
-    files.
-
-    Raises:
-        UsageError: a pattern matches no row, a file cannot be used, or two have the same name.
-    """
+    """Return name -> file of the chosen implementations, built-in ones (None) first."""
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
     for text in patterns:
@@ -121,15 +110,10 @@ def plan(
     out: Path,
     wish: Wish | None = None,
 ) -> list[Planned]:
-    """Return one planned capture per combination, in the order workload, precision, implementation,
-    interpreter.
+    """Return one planned capture per workload, precision, implementation and interpreter.
 
-    ``common`` has all other options; its implementation, file, workload and precision are replaced.
-    ``wish`` holds the user's options about interpreters; with it, the interpreter and the label are
-    replaced, too.
-
-    Raises:
-        UsageError: the wish is not valid.
+    ``common`` has all other options. ``wish`` holds the user's options about interpreters; with it,
+    the interpreter and the label are replaced, too.
     """
     files = names if isinstance(names, Mapping) else dict.fromkeys(names)
     rows = {
@@ -162,9 +146,7 @@ def plan(
 
 
 def _label(users: str, ways: str, *, several: bool) -> str:
-    """Return the user's label, else the interpreter's; both if ``several`` interpreters run the
-    same capture.
-    """
+    """Return the user's label, else the interpreter's; both if there are ``several``."""
     return f"{users}-{ways}" if users and several else users or ways
 
 
@@ -176,10 +158,7 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _why_skipped(request: CaptureRequest, place: Path) -> str | None:
-    """Return why a capture is skipped whose run exists, or None if there is no run.
-
-    The reason says if the user's file has changed since the capture.
-    """
+    """Return why a capture is skipped whose run exists, or None if there is no run."""
     if not is_run(place):
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
@@ -202,10 +181,7 @@ def run(
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[PlanOutcome]:
-    """Run all captures that are not skipped, group by group; yield each outcome when it is known.
-
-    ``force`` repeats captures whose run exists. Missing Python environments are created first.
-    """
+    """Run all captures that are not skipped, group by group; yield outcomes when known."""
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
         # rounds remain beside the run if a capture was killed right after it had written the run
@@ -222,14 +198,7 @@ def run(
 def make_ready(
     planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
 ) -> None:
-    """Create the Python environment of a capture, unless it needs none or will be skipped.
-
-    ``place`` is the folder of the capture's run.
-
-    Raises:
-        UsageError: the implementation does not run with this version.
-        CaptureError: there is no interpreter for it, or the packages cannot be installed.
-    """
+    """Create the Python environment of a capture, unless it needs none or ``place`` has the run."""
     way = planned.interpreter
     if way.fault:
         raise way.fault

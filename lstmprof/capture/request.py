@@ -46,9 +46,7 @@ MARK = "lstmprof: "
 
 @dataclasses.dataclass(frozen=True)
 class CaptureRequest:
-    """What to capture, and how. The first iteration is a warm-up: its wall time is the compile
-    time.
-    """
+    """What to capture, and how. The first iteration, a warm-up, gives the compile time."""
 
     implementation: str
     workload: Workload
@@ -100,9 +98,7 @@ class CaptureRequest:
 
     @property
     def warmup_iterations(self) -> int:
-        """Return the number of warm-up iterations: the requested one, else the implementation's
-        own.
-        """
+        """Return the requested number of warm-up iterations, else the implementation's own."""
         if self.warmup is not None:
             return self.warmup
         return self.row.settles_after
@@ -123,9 +119,7 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """Return the run's name: implementation, workload, precision, then options that differ from
-    their defaults.
-    """
+    """Return implementation, workload, precision, and options that differ from their defaults."""
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -149,11 +143,7 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """Return the features that ``request`` needs, in the words of ``Implementation.refuses``.
-
-    A feature may combine two conditions: ``tf32 on cpu``, ``cuda-graph of ctc``. A worker checks
-    the features again when it knows which device ``auto`` means.
-    """
+    """Return the features that ``request`` needs, in the words of ``Implementation.refuses``."""
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
     needs = [device, request.precision, both, request.mode, workload.loss]
@@ -199,9 +189,7 @@ def check_device(request: CaptureRequest) -> None:
 
 
 def check(request: CaptureRequest) -> None:
-    """Raise UsageError if a value in ``request`` is not valid, or if the implementation does not
-    support the request.
-    """
+    """Raise UsageError if ``request`` is not valid or its implementation does not support it."""
     of = {"mode": MODES, "precision": PRECISIONS, "profiler": PROFILERS}
     for field, choices in of.items():
         if getattr(request, field) not in choices:

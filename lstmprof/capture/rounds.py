@@ -51,13 +51,7 @@ def capture_run(
 ) -> Run:
     """Time and profile one implementation; the run appears in ``out`` whole or not at all.
 
-    Each of the ``rounds`` is a separate worker. By default there are ``ROUNDS`` of them, or one per
-    iteration if there are fewer iterations.
-
-    Raises:
-        UsageError: the request is not valid.
-        CaptureError: a worker died, hung or refused; no run is written.
-        RunError: the run exists and ``force`` is False.
+    Each of the ``rounds`` (default ``ROUNDS``, or one per iteration if fewer) is another worker.
     """
     name = name or run_name(request)
     results = capture_rounds({name: request}, out, rounds=rounds, force=force, progress=progress)
@@ -90,9 +84,8 @@ def captured_runs(
 ) -> Iterator[tuple[str, Run | LstmprofError]]:
     """Capture the requests of each group; yield (run name, run or error) as soon as it is known.
 
-    A group is run name -> request; its runs alternate. Each round is a new worker with its share of
-    the iterations, and every other round takes the runs in reverse order. On a CPU, the workers of
-    a round exist at the same time and take turns at every iteration (``supervisor.Turns``).
+    A group is run name -> request. In each round, on a CPU, its workers take turns at every
+    iteration (``supervisor.Turns``); every other round takes the runs in reverse order.
     """
     sweep = _Sweep(out, force, progress)
     try:
@@ -113,9 +106,7 @@ def captured_runs(
 
 @dataclasses.dataclass
 class _Capture:
-    """An unfinished run: one request and one set of conditions per round, and the results so
-    far.
-    """
+    """An unfinished run: a request and conditions per round, and the results so far."""
 
     requests: list[CaptureRequest]
     makings: list[Making]
@@ -126,10 +117,7 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield (run names, round number from 0) in the order of capture, without runs that failed.
-
-    Workers of runs that are yielded together take turns.
-    """
+    """Yield (names of runs that take turns, round number from 0), without runs that failed."""
     for group in groups:
         members = [name for name in group if name in captures]
         rounds = max((len(captures[name].requests) for name in members), default=0)
@@ -163,8 +151,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """What a worker needs to take turns: its ``Seat``, the names of all runs in the order of their
-    turns, and the CPU that they share."""
+    """What a worker needs to take turns: its ``Seat``, all runs in order, and the shared CPU."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -180,9 +167,7 @@ class _Sweep:
         self.pace = Pace()
 
     def begin(self, name: str, request: CaptureRequest, rounds: int | None) -> LstmprofError | None:
-        """Add a run, with the rounds kept from an earlier capture; return an error if it cannot
-        begin.
-        """
+        """Add a run, with rounds of an earlier capture; return an error if it cannot begin."""
         try:
             check(request)
             if request.profiler == NSYS:
@@ -199,8 +184,7 @@ class _Sweep:
         return None
 
     def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report which rounds an earlier, interrupted capture left; discard them if they cannot be
-        reused."""
+        """Report the rounds that an earlier capture left, or discard them if they do not fit."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -214,9 +198,7 @@ class _Sweep:
     def round(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> Iterator[tuple[str, Run | LstmprofError]]:
-        """Capture round ``number`` of the runs ``names``. Yield (name, run) for each run that is
-        then complete, and (name, error) for each run that failed.
-        """
+        """Capture a round of the runs ``names``; yield (name, complete run or error)."""
         there = {name: self._earlier_result(name, number) for name in names}
         left = [name for name, result in there.items() if result is None]
         began_s = time.monotonic()
@@ -229,11 +211,7 @@ class _Sweep:
                 yield name, ended
 
     def _earlier_result(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """Return the result of a round that an earlier capture left, or the error if it cannot be
-        read.
-
-        Return None if there is no such round.
-        """
+        """Return the result of a round that an earlier capture left, its error, or None."""
         try:
             return self.captures[name].kept.result(number)
         except LstmprofError as error:
@@ -242,9 +220,7 @@ class _Sweep:
     def _captured_in_turns(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> dict[str, CaptureResult | LstmprofError]:
-        """Run a worker for each run, in turns if there are several; keep and return the results by
-        name.
-        """
+        """Run a worker for each run, in turns if there are several; keep the results by name."""
         if len(names) < 2:
             return {name: self._tried(name, number, scratch) for name in names}
         scratch.mkdir()
@@ -276,11 +252,7 @@ class _Sweep:
     def _captured(
         self, name: str, number: int, scratch: Path, together: _Together | None
     ) -> CaptureResult:
-        """Run a worker, keep its result as round ``number``, and return it.
-
-        Raises:
-            LstmprofError: the worker refused, failed, died or hung, or its round cannot be kept.
-        """
+        """Run a worker, keep its result as round ``number``, and return it."""
         of = self.captures[name]
         request, rounds = of.requests[number], len(of.requests)
         where = self.pace.words(name, number, rounds)
@@ -303,9 +275,7 @@ class _Sweep:
     def _round_done(
         self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
     ) -> Run | LstmprofError | None:
-        """Add a round's result to its run. Return the run if it is now complete, the error if the
-        round failed, and None otherwise.
-        """
+        """Add a round's result to its run; return the run if it is complete, or the error."""
         of = self.captures[name]
         if isinstance(result, LstmprofError):
             if len(of.kept):
@@ -318,9 +288,7 @@ class _Sweep:
         return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
-        """Write the run and return it. Its rounds are then removed, except if the run's folder
-        could not be written.
-        """
+        """Write and return the run, then remove its rounds (not if it could not be written)."""
         try:
             run = write_captured(name, of.results, self.out, force=self.force)
         except RunError as error:
@@ -390,8 +358,7 @@ def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: 
 
 
 class Pace:
-    """The progress of a sweep: how many rounds of each run are left, and how long finished rounds
-    took."""
+    """The progress of a sweep: the rounds of each run that are left, and times of finished ones."""
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}
@@ -412,11 +379,7 @@ class Pace:
         self._left[name] = 0
 
     def left_s(self) -> float | None:
-        """Return the seconds that the remaining rounds will take; None before the first is done.
-
-        A round is expected to take as long as earlier rounds of its run on average, or of all runs
-        if its run has none yet.
-        """
+        """Return the seconds that the remaining rounds will take; None before the first is done."""
         measured = [took_s for of_run in self._took_s.values() for took_s in of_run]
         if not measured:
             return None
@@ -427,9 +390,7 @@ class Pace:
         )
 
     def words(self, name: str, number: int, rounds: int) -> str:
-        """Return the progress before round ``number`` (from 0) of a run begins, as text: ``3 of 8
-        captures, round 2 of 3, about 4 min left``.
-        """
+        """Return the progress as text: ``3 of 8 captures, round 2 of 3, about 4 min left``."""
         planned, left_s = list(self._left), self.left_s()
         parts = [f"{planned.index(name) + 1} of {len(planned)} captures"]
         parts += [f"round {number + 1} of {rounds}"] if rounds > 1 else []

@@ -63,12 +63,7 @@ def capture(
 ) -> CaptureResult:
     """Time and profile ``request`` in a worker process that uses the empty folder ``scratch``.
 
-    ``progress`` is called with each line of progress. ``seat`` is given if the worker takes turns
-    with other workers.
-
-    Raises:
-        UsageError: the request is not valid.
-        CaptureError: the worker refused, failed, died or exceeded ``timeout_s``.
+    ``progress`` is called with each line; ``seat`` is given if the worker takes turns with others.
     """
     check(request)
     with _worker(request, scratch.resolve()) as worker:
@@ -86,9 +81,7 @@ def capture(
 
 
 def _worker_progress(request: CaptureRequest, progress: Progress) -> Progress:
-    """Return ``progress``; under Nsight Systems, pass it only the worker's own lines, because nsys
-    writes to the same pipe.
-    """
+    """Return ``progress``; under Nsight Systems, for the worker's own lines only."""
     if request.profiler != NSYS:
         return progress
 
@@ -116,9 +109,7 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
 
 @contextmanager
 def _lifeline(request: CaptureRequest, scratch: Path) -> Iterator[None]:
-    """If nsys starts the worker, keep a lifeline (``nsys.Lifeline``) open, so that the worker ends
-    with this process.
-    """
+    """If nsys starts the worker, keep a ``nsys.Lifeline`` open, so that it ends with us."""
     if request.profiler != NSYS:
         yield
         return
@@ -242,12 +233,7 @@ def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
 
 
 def result_in(scratch: Path) -> CaptureResult:
-    """Return the result that a worker left in ``scratch``.
-
-    Raises:
-        CaptureError: the worker refused or failed.
-        OSError, ValueError: the result cannot be read.
-    """
+    """Return the result that a worker left in ``scratch``, or raise its error."""
     result = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
     if "failure" in result:
         raise CaptureError(*result["failure"])
@@ -262,10 +248,7 @@ def result_in(scratch: Path) -> CaptureResult:
 
 
 def _death(code: int, log: Path) -> CaptureError:
-    """Return the error that says why a worker left no result, from its exit status and its log.
-
-    If a signal killed the worker, nsys exits with 128 plus the number of the signal, like a shell.
-    """
+    """Return why a worker left no result, from its exit status (nsys: 128 + signal) and log."""
     code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
         return CaptureError(
@@ -320,10 +303,9 @@ class Seat:
 
 
 class Turns:
-    """Lets one of several workers run at a time. The next one runs when all of them wait.
+    """Lets one of several workers run at a time; the next one runs when all of them wait.
 
-    ``members`` are names of workers, in the order in which they run. Each worker has a thread in
-    this process, which calls ``take`` before each turn and ``leave`` at the end.
+    The thread of each worker calls ``take`` before each turn and ``leave`` at the end.
     """
 
     def __init__(self, members: Iterable[str]) -> None:
@@ -337,11 +319,7 @@ class Turns:
         self._stopped = False
 
     def take(self, member: str) -> None:
-        """End the turn of ``member``, if it has one, and return when its next turn begins.
-
-        Raises:
-            CaptureError: ``stop`` was called.
-        """
+        """End the turn of ``member``, if it has one, and return when its next turn begins."""
         with self._changed:
             self._given_up(member)
             self._waiting.add(member)
@@ -361,9 +339,7 @@ class Turns:
             self._next()
 
     def started(self, member: str, stop: Callable[[], None]) -> None:
-        """Register how to stop the worker ``member``; stop it at once if ``stop`` was called
-        before.
-        """
+        """Register how to stop the worker ``member``; stop it if ``stop`` was called before."""
         with self._changed:
             self._stops[member] = stop
             if self._stopped:

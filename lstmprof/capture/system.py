@@ -79,9 +79,7 @@ def _framework(name: str, gpu_driver: Driver) -> Probe:
 
 
 def _shared_files() -> Iterator[Probe]:
-    """Yield a probe for each library that is installed for two CUDA versions, because their files
-    overwrite each other.
-    """
+    """Yield a probe per library that is installed for two CUDA versions, which overwrite files."""
     installed = {d.name.lower() for d in metadata.distributions() if d.name}
     for library in ("cudnn", "nccl"):
         both = [f"nvidia-{library}-cu{major}" for major in (12, 13)]

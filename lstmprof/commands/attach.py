@@ -48,11 +48,7 @@ def command(pid: int) -> int:
 
 
 def _log_of(pid: int) -> Path:
-    """Return the path of the log that the watched process ``pid`` writes.
-
-    Raises:
-        UsageError: the process is not watched, so SIGUSR1 would end it.
-    """
+    """Return the path of the log of the watched process ``pid``; refuse other processes."""
     from lstmprof.capture.own.watch import registered
 
     fault = f"process {pid} is not watched"
@@ -68,10 +64,7 @@ def _log_of(pid: int) -> Path:
 
 
 def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows about requested profiles that the process writes to ``log``, until it ends.
-
-    ``seen`` is the size of the log in bytes before the request.
-    """
+    """Yield the rows that the process appends to ``log`` after its first ``seen`` bytes."""
     with log.open(encoding="utf-8") as lines:
         lines.seek(seen)
         while True:

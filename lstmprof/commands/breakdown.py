@@ -128,10 +128,7 @@ def _show(
     *,
     profiled: bool,
 ) -> None:
-    """Print the ``tables`` of all runs as ``format_``; if there is one table, show more rows.
-
-    ``top`` is the number of rows; None means the default.
-    """
+    """Print ``tables`` of all runs; ``top`` is the number of rows, None the default."""
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 

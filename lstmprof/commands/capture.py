@@ -65,10 +65,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return the options that override a workload's fields.
-
-    With ``many``, the options for sizes accept several values.
-    """
+    """Return the options that override a workload's fields, for ``many`` values if True."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -367,10 +364,7 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """Return the workloads that ``names`` (or patterns) mean, with every combination of sizes.
-
-    ``overrides`` maps fields to values; each size has a tuple of values.
-    """
+    """Return the workloads ``names`` (or patterns) with each combination of ``overrides``."""
     rows = [w.name for w in NAMED]
     meant = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in meant] + sorted(meant - set(rows))
@@ -432,10 +426,7 @@ def _capture_plan(
     name: str | None,
     force: bool,
 ) -> int:
-    """Print the plan, capture each of ``planned``, and print the path or the error of each.
-
-    Return the exit code. A failure does not stop the other captures.
-    """
+    """Capture each of ``planned``, even after a failure; print results; return the exit code."""
     from lstmprof.capture import plan
 
     if name:

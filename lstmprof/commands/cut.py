@@ -98,11 +98,7 @@ def _is_json(out: Path) -> bool:
 def _parsed(
     step: int | None, steps: str | None, range_: str | None
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Parse the options; return ((first step, last step), None) or (None, (start ns, end ns)).
-
-    Raises:
-        UsageError: not exactly one option is given, or its range is invalid or empty.
-    """
+    """Return ((first step, last step), None) or (None, (start ns, end ns)) from the options."""
     if (step is not None) + (steps is not None) + (range_ is not None) != 1:
         raise UsageError("cut keeps exactly one part", "give one of --step, --steps and --range")
     if step is not None:

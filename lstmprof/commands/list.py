@@ -77,11 +77,7 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
 
 
 def _chosen(what: str | None) -> Sequence[Implementation]:
-    """Return the implementations that ``what`` means: a family, one implementation, or all.
-
-    Raises:
-        UsageError: the name is unknown.
-    """
+    """Return the implementations that ``what`` means: a family, one implementation, or all."""
     if what is None or what in LISTED:
         return TABLE
     if what in FAMILIES:

@@ -37,11 +37,7 @@ TRACES = "traces"
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
-    """Return ``pattern`` if it is a valid regular expression.
-
-    Raises:
-        UsageError: the regular expression is invalid.
-    """
+    """Return ``pattern`` if it is a valid regular expression, else raise UsageError."""
     try:
         re.compile(pattern or "")
     except re.error as fault:
@@ -53,11 +49,7 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Return ``path`` if it is a regular file or does not exist; reading a pipe could block.
-
-    Raises:
-        UsageError: the path is a folder, pipe or device.
-    """
+    """Return ``path`` if it is a regular file or does not exist; reading a pipe could block."""
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -152,10 +144,7 @@ class LeftOut:
 
     @property
     def code(self) -> int:
-        """Return the exit status: 1 if a profile or run was left out, else 0.
-
-        A file with an unknown format next to profiles does not count.
-        """
+        """Return 1 if a profile or run was left out (not only a foreign file), else 0."""
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
@@ -201,11 +190,7 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
 
 
 def refuse_missing(paths: Sequence[str]) -> None:
-    """Raise an error if one of ``paths`` does not exist.
-
-    Raises:
-        UsageError: a path that is not a URL names no file or folder.
-    """
+    """Raise UsageError if one of ``paths`` names no file, folder or URL."""
     for path in paths:
         if path and not is_url(path) and not Path(path).exists():
             raise UsageError(f"{path}: there is no such file or folder", "check the path")
@@ -216,14 +201,7 @@ def _nothing_said(path: Path, name: str) -> None:
 
 
 def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said) -> list[Run]:
-    """Return all runs at ``paths``: runs, folders of runs, and profiles, which are read.
-
-    ``reading(path, name)`` is called before a profile is read. Inputs with errors are added to
-    ``left_out``.
-
-    Raises:
-        LstmprofError: no path can be read.
-    """
+    """Return all runs at ``paths``; call ``reading(path, name)`` before a profile is read."""
     return [run for runs in runs_of_each(paths, left_out, reading) for run in runs]
 
 
@@ -243,14 +221,7 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Return the breakdowns of ``runs``, with ``tables`` computed.
-
-    ``look`` is called on each breakdown; it can compute more of the breakdown, or collect results.
-    The errors of runs whose breakdown or ``look`` fails are added to ``left_out``.
-
-    Raises:
-        LstmprofError: no run can be broken down.
-    """
+    """Return the breakdowns of ``runs``, with ``tables`` computed and ``look`` called on each."""
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
 
@@ -272,11 +243,7 @@ def broken_down(
 
 
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
-    """Return the breakdown of the only run at ``path``; no tables are computed yet.
-
-    Raises:
-        LstmprofError: the run cannot be read or broken down, or there are several.
-    """
+    """Return the breakdown of the only run at ``path``; no tables are computed yet."""
     runs = runs_of([path], left_out)
     if len(runs) != 1:
         named = ", ".join(run.name for run in runs[:3]) + (" …" if len(runs) > 3 else "")
@@ -289,11 +256,7 @@ def from_good(
     breakdowns: Sequence[Breakdown],
     left_out: LeftOut,
 ) -> _Made:
-    """Return ``make(breakdowns)``; if it fails, leave out each breakdown for which it fails alone.
-
-    Raises:
-        LstmprofError: ``make`` fails for all.
-    """
+    """Return ``make(breakdowns)``, without the breakdowns for which it fails alone."""
     from lstmprof.runs import border
 
     return border.from_good(make, breakdowns, lambda b: b.run.path, left_out.faults.append)
@@ -312,14 +275,7 @@ def open_report(
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
 ) -> None:
-    """Write the HTML report on ``breakdowns`` into the cache, and open it in a browser.
-
-    An earlier report on the same runs is overwritten. If ``diagnoses`` is None, they are computed.
-
-    Raises:
-        RunError: the page cannot be written.
-        LstmprofError: no browser could be started.
-    """
+    """Write the HTML report into the cache, and open it; ``diagnoses`` may be known."""
     import hashlib
     import os
     import tempfile
@@ -343,11 +299,7 @@ def open_report(
 
 
 def show(path: Path) -> None:
-    """Open the HTML file at ``path`` in the user's browser ($BROWSER or the default one).
-
-    Raises:
-        LstmprofError: no browser could be started.
-    """
+    """Open the HTML file at ``path`` in the user's browser ($BROWSER or the default one)."""
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):

@@ -91,10 +91,7 @@ def _show(rows: Answer, limit: int) -> None:
 
 
 class _Rows(list[Any]):
-    """An iterator of rows that Python's JSON encoder accepts as a list.
-
-    The encoder only asks whether a list is empty and iterates over it, so rows can be streamed.
-    """
+    """Rows that are written as they come: Python's JSON encoder only iterates over a list."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         rows = iter(rows)

@@ -69,11 +69,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Against:
-    """The comparison of a run with the layer op of its framework.
+    """A run compared with its framework's layer op, by whole steps or (no ``diagnosis``) by layers.
 
-    ``builtin`` is the name of the layer op's run. ``state`` says how fast the layer op is compared
-    with the run. ``factor`` is the run's time divided by the layer op's time; it is None if
-    unknown. ``diagnosis`` compares whole steps; it is None if only layers were compared.
+    ``builtin`` is the name of the layer op's run, ``state`` its speed compared with the run, and
+    ``factor`` the run's time divided by the layer op's; it is None if unknown.
     """
 
     run: str
@@ -307,10 +306,7 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
 
 
 def _compare_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
-    """Compare one call of the slowest layer with one call of the layer op, both as profiled.
-
-    This is for profiles that lstmprof did not capture.
-    """
+    """Compare one call of the slowest layer with one of the layer op, both as profiled."""
     assert shape.layer is not None
     name, op = breakdown.run.name, op_name(best.run.info.implementation or "", shape.workload.cell)
     row = slowest_layer(best)

@@ -64,10 +64,7 @@ KINDS = {
 
 
 def shown(kind: str) -> str:
-    """Return the name of a kind of time for people; it is that of the same part of the breakdown.
-
-    ``kind`` itself is for JSON and code.
-    """
+    """Return the name of a kind of time for people, that of the same part of the breakdown."""
     return PART_WORDS.get(kind.lower(), kind)
 
 
@@ -230,11 +227,7 @@ def kind_of(contributor: Contributor, comparison: Comparison) -> str:
 
 
 def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
-    """Return the contributors of ``profile`` by kind of time, in the order of ``KINDS``.
-
-    ``on_device`` is taken from ``profile``, because a run on a device may be compared with one on a
-    host.
-    """
+    """Return the contributors of ``profile`` by kind of time, in the order of ``KINDS``."""
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
     for contributor in profile.contributors:

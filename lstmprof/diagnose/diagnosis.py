@@ -200,11 +200,7 @@ class Diagnosis:
 
     @property
     def shown(self) -> tuple[Explained, ...]:
-        """Return the findings that explain at least 1 % of the difference between the runs.
-
-        For a single run, return the findings of at least 1 % of its step. Return an empty tuple if
-        two runs are compared and no cause is identified. ``findings`` has all findings.
-        """
+        """Return the findings of 1 % of the step or difference; none if two runs lack a cause."""
         if self.fast is not None and self.dominant is None:
             return ()
         return tuple(e for e in self.findings if abs(e.finding.share or 0) >= LEAST_SHARE)
@@ -400,10 +396,9 @@ def _with_times_of_advice(diagnosis: Diagnosis, group: Sequence[StepProfile]) ->
 
 
 def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Advice | None:
-    """Return ``advice`` for ``slow`` with a measured gain, if a run in ``group`` follows it.
+    """Return ``advice`` with the gain of the fastest run in ``group`` that follows it, if any does.
 
-    The gain is that of the fastest such run. Return None if that run is not faster than ``slow``.
-    Return ``advice`` unchanged if no run follows it, or if the gain may be noise.
+    Return None if that run is not faster than ``slow``; no gain is measured if it may be noise.
     """
     others = [p for p in group if _follows(p, advice, slow)]
     if not others:
@@ -421,9 +416,7 @@ def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Ad
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     """Return whether ``other`` does what ``advice`` says to change in ``slow``.
 
-    For captures, ``other`` must have the advised implementation. For other runs, only the advice
-    ``LAYER_IN_ONE_OP`` is checked: ``other`` runs each layer as one op, ``slow`` cell by cell, and
-    the sizes of the layers are equal as far as they are known.
+    For runs that are not captures, only the advice ``LAYER_IN_ONE_OP`` is checked.
     """
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
@@ -472,11 +465,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Return the diagnosis of a single run.
-
-    ``saved`` has, by kind of time, how much shorter the step would be without that kind. For a kind
-    that is not in ``saved``, all its time counts as saved.
-    """
+    """Return the diagnosis of a single run; ``saved``: kind of time → what the step would save."""
     parts = findings(None, profile, saved)
     result = outcome_of_one(profile, parts)
     explained = _explained(parts, result)
@@ -491,11 +480,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
 
 
 def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
-    """Return the findings with their sentences and fixes; each fix is listed only once.
-
-    A finding has fixes only if it is large enough, its certainty is not ``unknown``, and the runs
-    differ.
-    """
+    """Return the findings with sentences and, if large and certain enough, fixes (each once)."""
     explained, given = [], set[str]()
     for finding in differences:
         certainty = certainty_of(finding, differences)
@@ -562,10 +547,7 @@ def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
-    """Return a note on the number of steps after which the fast run's longer first step pays off.
-
-    Return None if the first step is not much longer, or if a run was not timed.
-    """
+    """Return a note on how many steps make up for the fast run's longer first step, or None."""
     first, other = (profile.info.compile_ns for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns
     if first is None or other is None or gain <= 0 or not timed(fast, slow):

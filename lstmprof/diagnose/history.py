@@ -68,9 +68,7 @@ COLUMNS = (
 class Point:
     """One run of a series, compared with the level of the runs before it.
 
-    A level is a group of consecutive runs with about the same step; ``against`` is the run that
-    represents it. ``ratio`` is this run's step divided by that of ``against``. Both are None for
-    the first run of a series, and for a run whose step takes no time.
+    A level is a group of consecutive runs with about the same step, represented by ``against``.
     """
 
     profile: StepProfile

@@ -50,11 +50,7 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Waiter:
-    """One device and its waits for other devices in collectives.
-
-    ``waits_ns`` is the time per step in which it waits for others, in ns. ``last_in`` is the number
-    of collectives in which it arrived last.
-    """
+    """A device, its waits per step for others, and how often it arrived last (``last_in``)."""
 
     rank: int | None
     device: int | None
@@ -180,13 +176,7 @@ class Overlap:
 
 
 def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> Straggler | None:
-    """Return which of the devices at ``rank_devices`` the other devices wait for.
-
-    Return None if there is only one device and it does not communicate.
-
-    Raises:
-        RunError: the run's events are missing or damaged.
-    """
+    """Return which of the devices the others wait for; None if one does not communicate."""
     rows = breakdown.table("collectives").to_pylist()
     if len(rank_devices) < 2 and not rows:
         return None
@@ -213,10 +203,7 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
-    """Return the part of the breakdown in which the device ``late`` most exceeds the other devices.
-
-    Return None if it exceeds them by less than ``matters_ns`` per step.
-    """
+    """Return the part in which ``late`` most exceeds the others, if by ``matters_ns`` per step."""
     steps = Counter(window.rank for window in breakdown.windows)
     parts: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in breakdown.ledger.to_pylist():

@@ -92,11 +92,7 @@ def _forecast_error(error: Error | None) -> str:
 def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return a sentence with the predicted step, the saving, and the then largest part of the step.
-
-    A replay's error is added if it is large. A forecast of another ``form`` shows its measured
-    ``error``.
-    """
+    """Return the predicted step, the saving, the then largest part, and large known errors."""
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0
     ends = f"{milliseconds(prediction.predicted_ns)} instead of {milliseconds(replayed_ns)} ms"

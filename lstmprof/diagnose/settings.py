@@ -26,11 +26,7 @@ _MOST_LISTED = 4
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that changes speed: its name for users (``words``), and how to read its value.
-
-    ``value`` returns the value of the setting in a run, or None if it is unknown. ``slower`` is the
-    value that makes runs slower; it is None if every value may.
-    """
+    """A setting that changes speed: its name, how to read it, and its ``slower`` value, if any."""
 
     words: str
     value: Callable[[RunInfo], Any]
@@ -39,11 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs between two runs, with its values as text.
-
-    ``fits`` is True if the slow run has the value that makes runs slower, or if any value may do
-    so.
-    """
+    """A setting that differs between two runs; ``fits`` if the slow run may be slower by it."""
 
     setting: str
     slow: str

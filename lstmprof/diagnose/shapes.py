@@ -33,11 +33,7 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
 @dataclass(frozen=True)
 class Shape:
-    """A network and the conditions under which a run computed it.
-
-    ``layer`` is the row of the layer table from which the sizes come (those of one call); it is
-    None if run.json describes the whole network.
-    """
+    """A network and its conditions; ``layer`` is the row of sizes if run.json has none."""
 
     workload: Workload
     precision: str

@@ -145,11 +145,7 @@ class Verdict:
 
     @property
     def rough(self) -> bool:
-        """Return whether the times of the parts of the two steps are unknown.
-
-        That is so if the steps may be equally long, and the ends of the ratio's interval differ by
-        the factor ``_ROUGH``.
-        """
+        """Return whether the steps may be equally long and their parts' times are unknown."""
         if self.ratio is None or self.ratio.sure:
             return False
         return self.ratio.high is None or self.ratio.high >= _ROUGH * self.ratio.low
@@ -184,18 +180,17 @@ class Verdict:
 
     @property
     def bottleneck_words(self) -> str:
-        """Return the name of the bottleneck for people; empty if there is no bottleneck."""
+        """Return the name of the bottleneck for people; empty if there is no bottleneck.
+
+        If a device waits for its host, the name lists the large kinds of waits.
+        """
         name = self.bottleneck or ""
         large = next((d.words for d in self.where if d.kind == name), "")
         return _IN_WORDS.get(name) or large or causes.shown(name)
 
     @property
     def amount(self) -> str:
-        """Return the time of the bottleneck as text.
-
-        For a single run: ``takes 56 % of the step (4.1 of 7.3 ms)``. For two runs:
-        ``adds 4.1 of 7.3 ms``.
-        """
+        """Return ``takes 56 % of the step (4.1 of 7.3 ms)`` or ``adds 4.1 of 7.3 ms``."""
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
         plural = self.bottleneck_words.endswith(_PLURAL)
         if self.baseline is not None:
@@ -219,10 +214,7 @@ class Verdict:
 
     @property
     def _is_largest(self) -> bool:
-        """Return whether no other kind of time takes longer than the bottleneck.
-
-        Also return True for initialisation, which is named first even if it saves less.
-        """
+        """Return whether no kind of time takes longer; initialisation always counts as largest."""
         longest = max((d.slow_ns for d in self.where), default=0)
         return self.bottleneck_ns >= longest or self.kind == causes.START
 
@@ -414,12 +406,7 @@ _ACTIVITIES = (
 
 
 def line_of(finding: Finding) -> str:
-    """Return the script line that takes most of a bottleneck's time, and what the line does.
-
-    The text is empty if there is no such line.
-
-    Examples: ``train.py:31 sleeps (time.sleep)``, ``train.py:12 runs Python (tokenise)``.
-    """
+    """Return ``train.py:31 sleeps (time.sleep)``: the line with most of a bottleneck, or ""."""
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns

@@ -204,7 +204,7 @@ def first_line(diagnosis: Diagnosed) -> str:
 
 
 def lane_of(profile: StepProfile) -> str:
-    """Return which device was diagnosed, such as ``device 0 of rank 3 (8 devices in all)``.
+    """Return which device was diagnosed, such as ``device 0 of rank 3 only (1 of 8 devices)``.
 
     The text is empty if the run has one device.
     """
@@ -266,11 +266,7 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
-    """Return triples (kind of time, its name for people, its ms as text), largest first.
-
-    For two runs, the times are differences. Kinds under 5 % of the step or difference are summed as
-    ``other``.
-    """
+    """Return triples (kind, words, ms or difference as text), largest first, then ``other``."""
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
     large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_MOST_KINDS]
@@ -308,11 +304,7 @@ def best_fix(verdict: Verdict) -> Advice | None:
 
 
 def gained(before: Verdict, after: Verdict) -> str:
-    """Return text with the forecast gain of the first fix of ``before``, and with the real gain.
-
-    The real gain is the difference between the steps of ``before`` and ``after``. It is unknown if
-    the intervals of these steps overlap.
-    """
+    """Return the forecast gain of the first fix of ``before``, and the real gain if it is clear."""
     fix = next(iter(before.fixes), None)
     forecast = fix.gain.partition(", measured with")[0] if fix is not None else ""
     less_ns = before.step.ns - after.step.ns

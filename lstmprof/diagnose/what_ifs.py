@@ -114,11 +114,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change (for a replay) that gives the layers of ``profile`` another ``form``.
-
-    Raises:
-        UsageError: the workload or the device's peaks are unknown, or there are no matmuls.
-    """
+    """Return the change (for a replay) that gives the layers of ``profile`` another ``form``."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)

@@ -55,10 +55,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The stack of each event in ``rows``: its ``node`` in ``tree``, and the ``ns`` spent there.
-
-    The node of an event outside of stacks is ``ROOT``.
-    """
+    """The stack of each event in ``rows``: its ``node`` in ``tree``, and its ``ns``."""
 
     tree: Tree
     rows: Ints
@@ -274,11 +271,7 @@ class _Document:
         self._profiles.append({**head, **bounds, "samples": samples, "weights": weights})
 
     def write(self, path: Path, *, force: bool) -> None:
-        """Write the file.
-
-        Raises:
-            RunError: ``path`` exists and ``force`` is False, or cannot be written.
-        """
+        """Write the file; an existing one only if ``force``."""
         next_step = "add --force to overwrite it, or choose another file"
         check_file(path, force=force, next_step=next_step)
         document = {

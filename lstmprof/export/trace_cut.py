@@ -68,11 +68,7 @@ class Cut:
 
 
 def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
-    """Return the windows of the steps from ``first`` to ``last`` of all ranks.
-
-    Raises:
-        UsageError: there is no such step; the message lists the steps.
-    """
+    """Return the windows of the steps from ``first`` to ``last`` of all ranks."""
     chosen = [w for w in windows if w.step is not None and first <= w.step <= last]
     if not chosen:
         there = list(dict.fromkeys(w.step for w in windows if w.step is not None))
@@ -299,11 +295,7 @@ _Pairs = list[tuple[msgspec.Raw, _Event]]
 
 
 def _parts(source: Path) -> Iterator[bytes | _Pairs]:
-    """Yield the text before the events, the events in pieces, and the text after them.
-
-    Raises:
-        ProfileError: the file has another layout, is unreadable or damaged.
-    """
+    """Yield the text before the events, the events in pieces, and the text after them."""
     try:
         with _opened(source) as file:
             yield from _parts_of(source, file)

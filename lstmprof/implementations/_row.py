@@ -34,10 +34,7 @@ _ENGINES_LACK: Mapping[str, str] = {
 
 
 def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
-    """Return unsupported features -> why, for the library ``name``, Theano or PyTensor.
-
-    ``no_gpu`` is the reason for the features that need a GPU.
-    """
+    """Return unsupported features of a library → why; ``no_gpu``: why those on a GPU are."""
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",

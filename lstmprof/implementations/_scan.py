@@ -53,12 +53,7 @@ def _turned(name: str, array: Any) -> Any:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes).
-
-    If the loss uses every time step, the outputs are (time, batch, classes).
-    ``inputs`` are (time, batch, features), or tokens (time, batch); ``lengths`` are (batch,).
-    ``mode`` is the library's compilation mode for the Scans.
-    """
+    """Return symbolic outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
     variables, tensor = module.variables, module.library.tensor
     steps = variables["embedding"][inputs] if "embedding" in variables else inputs
     masks = [] if lengths is None else [mask_of(tensor, steps, lengths)]
@@ -82,10 +77,7 @@ def mask_of(tensor: Any, steps: Any, lengths: Any) -> Any:
 
 
 def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> Any:
-    """Return the outputs (time, batch, hidden) of direction ``slot``, in time order.
-
-    ``sequences`` has the inputs (time, batch, features) and, for variable length, the mask.
-    """
+    """Return the outputs (time, batch, hidden) of direction ``slot``, in time order."""
     names = ("weight_ih_", "weight_hh_", "bias_")
     size, library = module.hidden, module.library
     tensor, sigmoid = library.tensor, library.sigmoid

@@ -34,8 +34,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class KindAmount:
-    """A kind of time in the line "Where" of a card; it has the colour of ``part``, a part of the
-    breakdown."""
+    """A kind of time in a card's line "Where", with the colour of ``part``."""
 
     kind: str
     part: Part
@@ -72,10 +71,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Block:
-    """Cards under one heading, with the chart ``times`` of the step times beside them.
-
-    ``doubts`` are reasons to doubt the times of any of the runs.
-    """
+    """Cards under one heading, with a chart of step times, and doubts about these times."""
 
     heading: str
     baseline: str
@@ -85,10 +81,7 @@ class Block:
 
 
 def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
-    """Yield one block per group of compared runs, and one block of the runs without a comparison.
-
-    The charts of step times are taken from ``figures``.
-    """
+    """Yield one block per group of compared runs (charts from ``figures``), then single runs."""
     times = {figure.key: figure for figure in figures}
     compared = [group for group in report.groups if group.baseline is not None]
     for group in compared:
@@ -109,10 +102,7 @@ def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
 
 
 def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
-    """Return the warnings of all diagnoses, each text once.
-
-    If a run is not compared, its label comes before the text.
-    """
+    """Return the warnings of all diagnoses, each text once, with the label of single runs."""
     texts = (
         f"{d.slow.label}: {text}" if d.fast is None else text
         for d in diagnoses

@@ -33,10 +33,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return for each of ``windows`` (steps) the lanes of its counters.
-
-    ``read`` yields the rows of counters.parquet in batches; it is called twice.
-    """
+    """Return the lanes of counters for each of ``windows``; ``read`` yields all rows, twice."""
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -58,10 +55,7 @@ def _add(
 
 @dataclass
 class _Drawn:
-    """The values of one counter in a step, with times in ns from the begin of the step.
-
-    ``before`` is the last value before the step, or None.
-    """
+    """Values of a counter in a step; times in ns since its begin; ``before`` precedes it."""
 
     before: float | None = None
     at_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -79,10 +73,7 @@ class _Drawn:
 
 
 def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Return for each value whether it is the first, least, largest or last of its part of a step.
-
-    The step is divided into ``PARTS`` equal parts.
-    """
+    """Return which values are first, least, largest or last in one of ``PARTS`` parts of a step."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])
@@ -109,10 +100,7 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
-    """Return the lane of the counter ``series``.
-
-    ``several``: several processes have counters, so the label names the process.
-    """
+    """Return the lane of ``series``; its label names the process if there are ``several``."""
     where = "host" if series.device is None else f"device {series.device}"
     where += f", {shown_name(series.allocator, _LABEL)}" if series.allocator else ""
     where += f", process {series.pid}" if several and series.pid is not None else ""

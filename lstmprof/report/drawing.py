@@ -47,10 +47,7 @@ def _safe(value: Any) -> Any:
 
 
 def specification(chart: Drawn) -> Spec:
-    """Return the Vega-Lite specification of ``chart``, without the theme and the schema's URL.
-
-    The page sets the theme.
-    """
+    """Return the Vega-Lite specification of ``chart``; the page sets the theme."""
     spec: Spec = chart.to_dict(validate=False)  # validation would check each row
     spec.pop("config", None)
     spec.pop("$schema", None)
@@ -71,11 +68,7 @@ def cells(
     tooltip: Sequence[alt.Tooltip],
     **calculated: str,
 ) -> Drawn:
-    """Draw a heat map: one row per rank and device, one column per value of ``across``.
-
-    ``rows`` has one entry per cell; its column ``lane`` names the rank and device. ``tooltip`` and
-    ``colour`` may use ``columns`` of ``rows``, and ``calculated`` (name → Vega expression).
-    """
+    """Draw a heat map: one row per ``lane`` (a device), one column per value of ``across``."""
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = [{**{name: row[name] for name in columns}, "label": row["lane"]} for row in rows]
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False)
@@ -95,10 +88,7 @@ def cells(
 
 
 def label_marks() -> alt.Axis:
-    """Return the style of an axis of names, which cuts long names in the middle.
-
-    Both ends remain, because names of runs may differ at either end.
-    """
+    """Return the style of an axis of names, which cuts long names in the middle."""
     cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"
     return alt.Axis(
         labelExpr=f"length(datum.label) > {2 * _END + 1} ? {cut} : datum.label",
@@ -108,10 +98,7 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """Return the colours of parts of the breakdown, or of families of parts.
-
-    ``field`` is the column with their names. The legend shows only ``parts``, family by family.
-    """
+    """Return the colours of parts (or families), named in ``field``; the legend has ``parts``."""
     names = sorted(set(parts), key=order_of)
     scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
     return alt.Color(field, scale=scale, legend=legend_of(names))

@@ -115,10 +115,7 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of one run, and its numbers by heading.
-
-    ``best`` is True if no comparable run is certainly faster.
-    """
+    """The text of one run, and its numbers by heading; ``best`` if none is certainly faster."""
 
     text: str
     numbers: Mapping[str, float | None]
@@ -202,11 +199,7 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def values_of(text: str) -> list[Value]:
-    """Return the ``VALUES`` that ``text`` names, separated by commas.
-
-    Raises:
-        UsageError: a name is empty or unknown.
-    """
+    """Return the ``VALUES`` that ``text`` names, separated by commas."""
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
         if name == "median ± interval":
@@ -224,7 +217,7 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Return ``rows``, followed by conditions that separate runs that fall into the same cell.
+    """Return ``rows`` with the conditions that separate runs in one cell.
 
     ``sizes``: add the sizes of a network rather than the name of its workload, and never ``run``.
     """
@@ -243,8 +236,7 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Return the runs of each cell that has several runs; ``names`` are the conditions of a
-    cell."""
+    """Return the runs of each cell, of the conditions ``names``, that has several runs."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
@@ -279,10 +271,7 @@ def _differing(
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the distinct keys, sorted by their values one after the other.
-
-    Numbers and versions are sorted by size, words by their first occurrence; None comes last.
-    """
+    """Return the distinct keys; numbers and versions sort by size, words by first occurrence."""
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     words: dict[str, int] = {}
     for key in keys:
@@ -316,11 +305,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return the indices of the fastest run of each group of comparable runs.
-
-    Also return those of runs whose 95 % interval overlaps the interval of the fastest run. Groups
-    of one run are left out.
-    """
+    """Return the indices of each group's fastest run, and of runs with overlapping intervals."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}
@@ -359,10 +344,7 @@ def _crowded(first: Breakdown, other: Breakdown, fields: Sequence[str]) -> Usage
 
 
 def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: bool) -> str:
-    """Return the caption: the meaning of the numbers, the machine, versions, rounds and dates.
-
-    ``bold``: the best cells are bold.
-    """
+    """Return the caption: the numbers, the machine, versions, rounds and dates."""
     infos = [b.run.info for b in breakdowns]
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = ["; ".join(value.meaning for value in values)]
@@ -385,10 +367,7 @@ def _each(texts: Any) -> str:
 
 
 def _versions(infos: Sequence[RunInfo]) -> str:
-    """Return the versions of packages as text.
-
-    If runs differ in versions, the names of the implementations stand before their versions.
-    """
+    """Return the versions of packages as text, with the implementations if they differ."""
     runs_of: dict[str, list[str]] = {}
     for info in infos:
         items = (info.versions or {}).items()

@@ -26,10 +26,7 @@ _POLICY = (
 
 
 def chart(series: Sequence[Series]) -> alt.VConcatChart:
-    """Draw one panel per series: each run as a point with its 95 % interval.
-
-    A triangle marks a run from which on the step time is longer or shorter.
-    """
+    """Draw a panel per series: runs as points with 95 % intervals, triangles at changes."""
     return alt.vconcat(*map(_panel, series))
 
 
@@ -127,10 +124,6 @@ def _cells(point: Point) -> list[str]:
 
 
 def write(series: Sequence[Series], path: Path, *, force: bool = False) -> int:
-    """Write the page to ``path``, completely or not at all, and return its size in bytes.
-
-    Raises:
-        RunError: ``path`` exists and ``force`` is False, or ``path`` cannot be written.
-    """
+    """Write the page to ``path``, completely or not at all, and return its size in bytes."""
     refuse(path, force=force)
     return save(page(series), path)

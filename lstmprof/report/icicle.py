@@ -44,10 +44,7 @@ _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Return the pictures of ``pairs``, then those of ``runs``.
-
-    The stacks of pairs consist of ops, those of runs of modules or Python frames.
-    """
+    """Return the pictures of ``pairs`` (stacks of ops), then of ``runs`` (modules or frames)."""
     drawn = [*_pair_icicles(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _run_icicle(run)]
     return tuple(drawn[:MOST_ICICLES])
@@ -158,10 +155,7 @@ def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Int
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:
-    """Return for each node the part (index in ``PARTS``) of most of its time, or ``_NO_PART``.
-
-    Python frames and ranges have no part.
-    """
+    """Return for each node the part (index in ``PARTS``) of most of its time, or ``_NO_PART``."""
     rows = np.flatnonzero(
         ~events.is_kind("python", "range", "step", "runtime", "overhead")[of.rows]
     )

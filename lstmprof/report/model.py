@@ -65,11 +65,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that can be compared.
-
-    ``rows`` has one entry per kind of time: kind, and its ns in the step of the fast run and of the
-    slow run (fast_ns, slow_ns).
-    """
+    """Two runs that can be compared; ``rows``: kind of time, its ``fast_ns`` and ``slow_ns``."""
 
     fast: StepProfile
     slow: StepProfile
@@ -78,11 +74,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Track:
-    """A row of a timeline.
-
-    It shows the breakdown of a device (``kind`` account), a stream, or a host thread. Each
-    ``depth`` of nested calls of a host thread has a row of its own.
-    """
+    """A row of a timeline: a device's breakdown, a stream, or one call depth of a thread."""
 
     label: str
     kind: str
@@ -91,10 +83,9 @@ class Track:
 
 @dataclass(frozen=True)
 class Lane:
-    """A counter in a timeline, such as memory: each of ``values`` is valid from its ``at_ns`` on.
+    """A counter in a timeline, such as memory: each value is valid from its ``at_ns`` on.
 
-    ``at_ns`` count from the begin of the step. ``left_out`` is the number of values that are not
-    drawn, because only the first, least, largest and last value of each part of the step are drawn.
+    ``left_out`` values are not drawn: not the first, least, largest or last of their part.
     """
 
     label: str

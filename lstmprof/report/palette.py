@@ -19,11 +19,7 @@ from lstmprof.numbers import shown_name
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the breakdown, such as ``gemm``, with its colours and meaning.
-
-    ``colour`` is for light pages, ``dark`` for dark pages. ``name`` is used in tables and files,
-    ``shown`` in text and charts.
-    """
+    """A part of the breakdown (``name`` in tables, ``shown`` in text) with its two colours."""
 
     name: str
     colour: str
@@ -253,10 +249,7 @@ def family_of(part: Part) -> Family:
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """Return the families of the parts ``names``, in order, each with only these parts.
-
-    A name may also be that of a family: then the family's entry in ``HUES`` is among its parts.
-    """
+    """Return the families of ``names`` (parts or families), in order, with only these parts."""
     wanted = set(names)
     some = [
         (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))
@@ -271,10 +264,7 @@ def order_of(name: str) -> int:
 
 
 def label_of(state: str, part: str) -> str:
-    """Return the page's name for ``state`` and ``part`` of a ledger.
-
-    For example, ``Python, at the end of the step``.
-    """
+    """Return the page's name for a part, such as ``Python, at the end of the step``."""
     base = part.removeprefix(TAIL)
     words = PARTS[base].shown if base in PARTS else shown_name(base)
     words = f"input: {words}" if state == "input" else words

@@ -49,12 +49,7 @@ def _first_rows(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
 
 
 def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row]:
-    """Return one row per run that is compared with another run, with its step time.
-
-    ``low_ns`` and ``high_ns`` are the 95 % interval, or None if there is no clean step. ``times``
-    (text such as ``2.01×``) and ``differs`` compare the run with its baseline; for the baseline,
-    they are "" and False. ``iterations`` is the number of timed iterations.
-    """
+    """Return one row per compared run: its step time, 95 % interval, and ratio to its baseline."""
     verdicts = {d.slow.name: d for d in diagnoses if d.fast is not None}
     compared = {name for d in verdicts.values() for name in (d.slow.name, d.fast and d.fast.name)}
     rows: list[Row] = []
@@ -75,11 +70,7 @@ def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per part of the breakdown of each run's diagnosed rank and device.
-
-    A part is identified by ``state`` and ``part``. ``total_ns`` is the sum over ``steps``. ``of``
-    says whether these are clean steps or profiled steps.
-    """
+    """Return one row per (``state``, ``part``) of each run's lane; ``total_ns`` over ``steps``."""
     return [
         run.row(
             {
@@ -102,10 +93,7 @@ def kernels(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per kernel name of each run on a device, without copies.
-
-    The columns are those of ``breakdown --table launch_gaps``.
-    """
+    """Return the table ``launch_gaps`` of each run on a device, without copies."""
     return [
         row
         for run in runs
@@ -120,10 +108,7 @@ def _without_copies(table: pa.Table) -> pa.Table:
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the casts of each run, with the columns of ``breakdown --table casts``.
-
-    ``share`` is the share of ``total_ns`` in the time of all profiled steps of the run.
-    """
+    """Return the table ``casts`` of each run, with its ``share`` of all profiled steps."""
     rows: list[Row] = []
     for run in runs:
         whole = sum(w.end_ns - w.start_ns for w in run.breakdown.windows)
@@ -140,10 +125,7 @@ def layers(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return the columns of ``breakdown --table critical_path`` of the diagnosed rank.
-
-    The runs are the first pair that is compared, or the first run. The longest part comes first.
-    """
+    """Return the critical path of the first compared pair, or the first run, longest first."""
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
         row
@@ -156,10 +138,9 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
 
 
 def versions(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per run of an implementation that ran with several versions of a framework.
+    """Return one row per run of an implementation that ran with several framework versions.
 
-    ``place`` orders the versions. ``of_first`` is the step time divided by that with the oldest
-    version. ``low_ns`` and ``high_ns`` are the 95 % interval.
+    ``place`` orders the versions; ``of_first`` is the step time divided by the oldest version's.
     """
     of_run = {id(run.breakdown): run for run in runs}
     told = [row for group in by_version([run.breakdown for run in runs]) for row in group]
@@ -187,11 +168,9 @@ def _by_package(version: str) -> tuple[str, tuple[int, ...], str]:
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per run of an implementation that ran with several sizes of the network.
+    """Return one row per run of implementations (or all) that ran with several sizes.
 
-    The size is ``hidden``, ``batch`` and ``time_steps``. If each implementation ran with one size,
-    but the sizes differ, return all runs. ``conditions`` is text about other conditions that differ
-    between the runs; it may be empty.
+    ``conditions`` is text about other conditions that differ between the runs.
     """
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
@@ -217,11 +196,7 @@ def _ran(row: Row) -> tuple[str, str]:
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per timed run with known peak rates of its device.
-
-    ``least_ns`` is the least time per step at the peak rates, ``step_ns`` the clean step, and
-    ``share`` the first divided by the second.
-    """
+    """Return least time, clean step and their ratio of each timed run with known peak rates."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -238,12 +213,9 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def stability(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per cell of the chart of stability, without warm-up.
+    """Return one row per cell of ``iterations`` iterations in one ``place``, without warm-up.
 
-    A cell stands for ``iterations`` consecutive iterations from the number ``iteration`` on.
-    ``wall_ns`` is their median time, and ``off_share`` its relative deviation from the run's median
-    iteration. ``place`` is text that names the round, and whether the iterations ran after its
-    profile; all iterations of a cell have the same ``place``.
+    ``wall_ns`` is their median, ``off_share`` its deviation from the run's median iteration.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
@@ -274,11 +246,9 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return all pairs of runs of the same group.
+    """Return pairs in each group: with the baseline first, then by difference.
 
-    In each group, pairs with the baseline come first, and pairs with a large difference before
-    pairs with a small one. If a group has more than ``MOST_PAIRS``, return only pairs with the
-    baseline.
+    A group of more than ``MOST_PAIRS`` has only pairs with the baseline.
     """
     ordered = []
     for group in groups:
@@ -330,10 +300,7 @@ def _drawn(run: RunReport) -> dict[_RankDevice, str]:
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the first ranks of each run, with the columns of ``breakdown --table ranks``.
-
-    Runs with one rank and device are left out, here and in the functions below.
-    """
+    """Return the table ``ranks`` of runs with several ranks or devices, first ranks only."""
     return [
         run.row(row)
         for run in several(runs)
@@ -342,11 +309,7 @@ def ranks(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per rank and device and part of the breakdown.
-
-    A part is identified by ``state`` and ``part``. ``ns`` is its time per step, as a mean over all
-    profiled steps.
-    """
+    """Return one row per lane and (``state``, ``part``); ``ns`` per profiled step."""
     return [
         run.row(
             {"lane": lanes[rank_device], "state": state, "part": part, "ns": total_ns / of.steps}
@@ -360,12 +323,9 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per rank and device and group of consecutive collectives.
+    """Return one row per lane and group of consecutive collectives that ranks share.
 
-    A group has ``collectives`` collectives, of which ``collective`` is the number of the first one,
-    from 1; ``step`` and ``name`` belong to the first one, too. ``late_ns`` is the mean delay of
-    this rank after the first rank to arrive. ``last_in`` is the number of collectives to which it
-    came last. A run gives no rows if its collectives cannot be matched across ranks.
+    A group is described by its first one. ``late_ns`` is the mean delay after the first rank.
     """
     rows = []
     for run in several(runs):
@@ -393,18 +353,14 @@ def _is_last(call: Row) -> bool:
 
 
 def _size(count: int) -> int:
-    """Return how many items (steps or collectives) one column must stand for, so that ``count``
-    items fit into a heat map."""
+    """Return how many items one column stands for, so that ``count`` items fit a heat map."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per rank and device and group of consecutive steps.
+    """Return one row per lane and group of consecutive marked steps.
 
-    A group has ``steps`` steps, of which ``step`` is the number of the first one. ``work_ns`` is
-    the mean busy time per step without collectives. ``off_share`` is the relative deviation of
-    ``work_ns`` from its mean over all ranks and devices with these steps. A profile without step
-    markers gives no rows; nor do steps in which no rank works.
+    ``work_ns`` is busy time without collectives, ``off_share`` its deviation from all lanes'.
     """
     rows = []
     for run in several(runs):
@@ -424,10 +380,7 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _work_of_steps(run: RunReport, lanes: Mapping[_RankDevice, str]) -> Counter[tuple[str, int]]:
-    """Return (name of rank and device, step) -> busy time in ns without collectives.
-
-    Only marked steps count, and only ranks and devices in ``lanes``.
-    """
+    """Return (name of lane, marked step) -> busy time in ns without collectives, for ``lanes``."""
     work: Counter[tuple[str, int]] = Counter()
     for row in _marked(run):
         if (rank_device := (row["rank"], row["device"])) in lanes:

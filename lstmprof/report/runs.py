@@ -37,10 +37,7 @@ class RunReport:
 
 
 def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tuple[Group, ...]:
-    """Group the diagnosed runs by their baseline; the largest group comes first.
-
-    A run without a comparison is a group of its own. ``conditions`` leave out those in ``across``.
-    """
+    """Group the runs by their baseline (single runs alone), the largest group first."""
     members: dict[str, dict[str, StepProfile]] = {}
     for diagnosis in diagnoses:
         base = diagnosis.fast or diagnosis.slow
@@ -60,10 +57,7 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
 
 
 def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
-    """Return the common conditions of a group as text, without those in ``across``.
-
-    If the workload is unknown, the text has the origin of the runs instead.
-    """
+    """Return the common conditions of a group, or the origin of its runs, as text."""
     own = {profile.info.source == OWN_CODE for profile in group}
     sources = (("your code", True in own), ("imported profiles", False in own))
     unnamed = " and ".join(source for source, is_there in sources if is_there)
@@ -125,10 +119,7 @@ def _day(info: RunInfo) -> str | None:
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
-    """Yield one sentence for each thing that was not measured, or that the report leaves out.
-
-    ``empty`` are the names of runs without an event that has a duration.
-    """
+    """Yield a sentence per thing that was not measured (``empty`` runs) or is left out."""
     if empty:
         yield f"Runs without an event that has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]

@@ -50,10 +50,9 @@ _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """Return the timelines of the runs, in their order, up to ``ALL_EVENTS`` events.
+    """Return the runs' timelines, up to ``ALL_EVENTS`` events in all.
 
-    Each run gets a timeline of its step of median length first. If there is room, runs get
-    timelines of their longest and shortest steps, and of the median steps of other ranks.
+    The step of median length of each run comes first, then longest and shortest, other ranks.
     """
     drawing = _Page()
     wanted = [_wanted(report) for report in reports]
@@ -80,10 +79,7 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Make timelines of those ``steps`` of a run for which there is room.
-
-        Steps of the same rank must follow each other, so that the rank's events are read once.
-        """
+        """Make timelines of those ``steps`` for which there is room, one rank after the other."""
         self.awaited -= steps[0].least
         loaded, run = None, report.facts.run
         tables: dict[int | None, EventTable] = {}
@@ -106,10 +102,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield the timelines that fit into ``ALL_EVENTS``, in their order.
-
-        The first timeline of each run has priority over all others.
-        """
+        """Yield the timelines that fit into ``ALL_EVENTS``; each run's first one has priority."""
         room, chosen = ALL_EVENTS, set()
         for position in sorted(
             range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
@@ -166,10 +159,7 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """Return at most ``most`` of ``steps``, in their order.
-
-    These are the shortest, the longest, and steps of lengths in between.
-    """
+    """Return at most ``most`` of ``steps``: shortest, longest, and lengths in between."""
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].end_ns - steps[n].start_ns)
@@ -185,10 +175,7 @@ def timeline(
     thread_names: Mapping[str, str] = MappingProxyType({}),
     which: str = "",
 ) -> Timeline:
-    """Return a timeline of ``window`` with its ``most`` longest events, clipped to the window.
-
-    ``thread_names`` has tid -> name of the thread. ``which`` says why this step is drawn.
-    """
+    """Return a timeline of ``window`` with its ``most`` longest events, clipped to the window."""
     drawn = _Drawing(events, window, thread_names)
     drawn.add_ledgers()
     drawn.add_streams()
@@ -222,10 +209,7 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return for each of ``rows`` the position in ``rows`` of the row that it links to, or −1.
-
-    ``linked`` has for each row of the table the row that it links to, or −1.
-    """
+    """Return the position in ``rows`` of the row that each links to (``linked``), or −1."""
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
     position_of[rows[real]] = real
@@ -234,10 +218,7 @@ def _positions(rows: Ints, linked: Ints) -> Ints:
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
-    """Return (distinct texts, index of the text of each row or −1) of ``column``.
-
-    Return None if no row has a value.
-    """
+    """Return (distinct texts, index of each row's text or −1) of ``column``; None if all null."""
     of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
     known = (rows >= 0) & np.asarray(pc.is_valid(of_rows))
     if not known.any():
@@ -254,10 +235,7 @@ def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...],
 
 @dataclass
 class _Drawing:
-    """Collects the tracks and events of one timeline.
-
-    The entries of the column ``name`` are indices into ``names``.
-    """
+    """Collects the tracks and events of a timeline; ``name`` is an index into ``names``."""
 
     events: EventTable
     window: Window
@@ -291,10 +269,7 @@ class _Drawing:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
-        """Add one track per device (or for the CPU) with its breakdown.
-
-        Busy time is shown by category, idle time by cause.
-        """
+        """Add one track per device (or for the CPU): busy time by category, idle time by cause."""
         places = {name: position for position, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)
         for device, intervals in lanes.items():
@@ -320,10 +295,7 @@ class _Drawing:
             self._add_rows(rows, np.full(len(rows), len(self.tracks) - 1))
 
     def add_threads(self) -> None:
-        """Add one track per host thread and call depth; the thread that ran the step comes first.
-
-        The other threads follow by their number of events.
-        """
+        """Add one track per host thread (the step's first) and call depth."""
         thread = thread_ids(self.events)
         on_host = self.rows[thread[self.rows] >= 0]
         numbers, counts = np.unique(thread[on_host], return_counts=True)
@@ -352,10 +324,7 @@ class _Drawing:
 
 
 def _joined(intervals: Intervals) -> Intervals:
-    """Return ``intervals`` (labelled time intervals of one window) sorted by time.
-
-    Neighbouring idle intervals with the same label are joined.
-    """
+    """Return the ``intervals`` of one window by time, with equal idle neighbours joined."""
     s = intervals.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
@@ -375,10 +344,7 @@ def depths(events: EventTable) -> Ints:
 
 
 def part_codes(events: EventTable) -> Ints:
-    """Return for each event the part of the breakdown (index in ``PARTS``); −1 for a step or range.
-
-    An event that computes has its category as its part, another host event the state of the thread.
-    """
+    """Return for each event the part (index in ``PARTS``); −1 for a step or range."""
     places = {name: position for position, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

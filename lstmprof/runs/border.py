@@ -98,15 +98,9 @@ def from_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``; if this fails, return ``make`` of the items without those that are at
-    fault.
+    """Return ``make(items)``; if this fails, leave out the items for which it fails alone.
 
-    An item is at fault if ``make([item])`` fails, too. The errors of these items are passed to
-    ``leave_out``. ``path_of`` returns the path or URL of an item for messages; ``together`` stands
-    for several items.
-
-    Raises:
-        LstmprofError: ``make`` fails for every item, or an option is at fault.
+    ``path_of`` returns the path or URL of an item for messages; ``together`` stands for several.
     """
     try:
         with border(path_of(items[0]) if len(items) == 1 else together):
@@ -146,11 +140,7 @@ def _defect(place: object, error: Exception) -> DefectError:
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append the traceback to this process's log, and return the log's path.
-
-    The log is in the cache, or in the folder of temporary files. Return None if it cannot be
-    written.
-    """
+    """Append the traceback to this process's log; return the log's path, or None if impossible."""
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):

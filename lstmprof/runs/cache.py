@@ -200,10 +200,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _cached_runs(folder: Path) -> list[Run]:
-    """Return the runs in ``folder``, a folder of the cache.
-
-    If a run is damaged, return none, so that all are made again.
-    """
+    """Return the runs in ``folder``, or none if one is damaged, so that all are made again."""
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -212,10 +209,7 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a digest of the code that computes derived columns.
-
-    If this code changes, cached runs are made again.
-    """
+    """Return a digest of the code that computes derived columns; a change makes runs again."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())
@@ -229,11 +223,7 @@ _FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "sa
 
 
 def resolve_baseline(word: str) -> str:
-    """Return ``word``, or the folder of the baseline if ``word`` is ``baseline:NAME``.
-
-    Raises:
-        UsageError: no baseline has this name.
-    """
+    """Return ``word``, or the folder of the baseline NAME if it is ``baseline:NAME``."""
     if not word.startswith(PREFIX):
         return word
     name = _checked(word.removeprefix(PREFIX))
@@ -246,13 +236,7 @@ def resolve_baseline(word: str) -> str:
 
 
 def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
-    """Copy ``runs`` into the baseline ``name``, completely or not at all.
-
-    Raises:
-        UsageError: ``name`` is not a single visible path component.
-        RunError: the baseline exists and ``force`` is False, a run is damaged, or the folder cannot
-            be written.
-    """
+    """Copy ``runs`` into the baseline ``name``, completely or not at all."""
     place = FOLDER / _checked(name)
     if place.is_symlink() or (place.exists() and not force):
         raise RunError(

@@ -73,10 +73,7 @@ class Cluster:
 
 
 class _Releasing(Executor):
-    """An executor on the cluster of ``client`` that releases each future when it is done.
-
-    Otherwise the cluster would keep the results, and recompute them after the death of a worker.
-    """
+    """An executor that releases finished futures, so that a cluster does not keep results."""
 
     def __init__(self, client: Client) -> None:
         self._executor = client.get_executor(pure=False)
@@ -172,11 +169,7 @@ def _unlogged(logger: str) -> Iterator[None]:
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:
-    """Return the number of threads of each worker, by the worker's address.
-
-    Raises:
-        LstmprofError: the scheduler does not answer.
-    """
+    """Return the number of threads of each worker, by the worker's address."""
     try:
         threads: dict[str, Any] = client.nthreads()
     # The type depends on the fault: OSError, TimeoutError, RuntimeError or ValueError.
@@ -204,10 +197,7 @@ def _wait_for_workers(client: Client, address: str) -> None:
 
 
 def _check_versions(client: Client) -> None:
-    """Check that all workers have this version of lstmprof.
-
-    The check sends only a function of the standard library, so that it works on any worker.
-    """
+    """Check all workers' lstmprof by a standard function, which works on any worker."""
     versions = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
     for worker, version in versions.items():
         if version != __version__:
@@ -215,10 +205,7 @@ def _check_versions(client: Client) -> None:
 
 
 def other_version(worker: str, version: object, own: str) -> LstmprofError:
-    """Return the error for a ``worker`` with another version of lstmprof than ``own``.
-
-    ``version`` may be an exception: then the worker has no lstmprof.
-    """
+    """Return the error for a ``worker`` with another version than ``own``, or (exception) none."""
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {own}",

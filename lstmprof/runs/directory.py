@@ -65,13 +65,7 @@ def _home() -> Path:
 
 
 def written_to(cache: Path) -> Path:
-    """Return ``cache``; if it cannot be written, warn and return a temporary folder.
-
-    The temporary folder is removed when this process ends.
-
-    Raises:
-        LstmprofError: the temporary folder cannot be made.
-    """
+    """Return ``cache``; if it cannot be written, warn and return a temporary folder."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
@@ -89,13 +83,7 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """Return a temporary folder to use instead of ``cache``; warn with the reason ``fault``.
-
-    The folder is made once per process, and removed when the process ends.
-
-    Raises:
-        LstmprofError: the temporary folder cannot be made.
-    """
+    """Warn with the reason ``fault``, and return this process's temporary folder for results."""
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
@@ -129,11 +117,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be written to ``place``.
-
-    Raises:
-        RunError: a run exists and ``force`` is False, or something else than a run exists there.
-    """
+    """Check that a run may be written to ``place``, which may have one only with ``force``."""
     if not place.exists():
         return
     if not force:
@@ -160,11 +144,7 @@ def _cannot(out: Path, what: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder in ``out``, which is never taken for a run; remove it at the end.
-
-    Raises:
-        RunError: ``out`` cannot be written.
-    """
+    """Yield a temporary folder in ``out``, which is never taken for a run; remove it at the end."""
     try:
         str(out).encode()
     except UnicodeEncodeError as fault:  # Parquet's library cannot write to such a path
@@ -211,23 +191,13 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename the folder ``content`` to ``place``; with ``force``, replace an older run.
-
-    Raises:
-        RunError: a run exists and ``force`` is False, or renaming fails.
-    """
+    """Rename the folder ``content`` to ``place``; with ``force``, replace an older run."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename ``content`` to ``place``; with ``force``, replace what exists there.
-
-    If names cannot be exchanged, the existing folder is moved into ``replaced`` first.
-
-    Raises:
-        RunError: renaming fails.
-    """
+    """Rename ``content`` to ``place``; what ``force`` replaces may go to ``replaced`` first."""
     try:
         if _moved(content, place):
             return
@@ -263,10 +233,7 @@ def _exchanged(one: Path, other: Path) -> bool:
 
 
 def _put_for(content: Path, place: Path, replaced: Path) -> None:
-    """Replace ``place`` by ``content`` with two renames.
-
-    After a crash between them, ``sweep`` restores the older run from ``replaced``.
-    """
+    """Replace ``place`` by two renames; ``sweep`` restores ``replaced`` after a crash."""
     replaced.mkdir()
     place.rename(replaced / place.name)
     try:

@@ -1,4 +1,10 @@
-"""The record fields of run.json, and the columns of timings.parquet and samples.parquet."""
+"""run.json as typed records, and the columns of timings.parquet and samples.parquet.
+
+Each field states its unit, its meaning and when it is null. docs/tables.md and the SQL table
+``runs`` are made from these descriptions. A field is an SQL column of the same name, or of another
+name if a table already has a column of that name. A field with several values (a list, versions by
+package) is JSON text in SQL.
+"""
 
 from typing import Annotated, TypeAlias
 
@@ -76,10 +82,7 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Return the number of tokens per batch; None if inputs are numbers or a size is unknown.
-
-        Padding counts.
-        """
+        """Return the number of tokens per batch, with padding; None if unknown or not tokens."""
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps

@@ -51,10 +51,7 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a run name for each group: the name of its file, or the common prefix of its files.
-
-    Names are unique, and short enough for a folder.
-    """
+    """Return a unique run name per group: its file's, or the common prefix of its files."""
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
     names = [_common_name(group) for group in groups]
@@ -79,10 +76,7 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Return ``name``; if it is too long for a folder name, cut it and append a digest.
-
-    If ``place`` is given, always append a digest of it, to distinguish runs of equal names.
-    """
+    """Return ``name``, cut and with a digest if it is too long; ``place`` always adds a digest."""
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
@@ -194,10 +188,7 @@ class Task:
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Write the run or runs of the profiles in ``parts``, the results of ``read`` per file.
-
-        The ranks of one job become one run; other files become one run each.
-        """
+        """Write the run of the profiles in ``parts`` (results of ``read``), or a run for each."""
         profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
@@ -214,10 +205,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the run that was made from these files before.
-
-        Return None if there is no such run, the files have changed, or ``force`` is True.
-        """
+        """Return the run of these unchanged files, unless ``force`` or there is none."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -234,13 +222,7 @@ def _file_bytes(source: Source) -> int:
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """Return the run ``name`` in ``out``; None if it is missing or damaged.
-
-    The error of a damaged run is reported later, when the new run is written.
-
-    Raises:
-        RunError: the URL is unreachable.
-    """
+    """Return the run ``name`` in ``out``; None if it is missing, or damaged (reported later)."""
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
     try:
@@ -290,10 +272,7 @@ def _parts(group: list[Source]) -> list[list[Source]]:
 
 
 def read(source: Source, base: Path | None = None) -> Ingested:
-    """Read one file, and return its profile or its error.
-
-    If ``base`` is given, the events are written to files in this folder.
-    """
+    """Read one file, and return its profile (with events in ``base``, if given) or its error."""
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
@@ -338,10 +317,7 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
 
 
 def _without(profile: Profile, good: Sequence[Read], missing: Sequence[Source]) -> Profile:
-    """Return ``profile`` with a note that names the files of the job that it lacks.
-
-    ``good`` are the files that it was joined from, and ``missing`` the others.
-    """
+    """Return ``profile`` with a note that names the ``missing`` files of the job."""
     if not missing or _ranks(good) is None:
         return profile
     names = [source.name for source in missing[:_MOST_NAMED]]
@@ -376,11 +352,7 @@ INGESTED = "ingest"
 
 
 def _written_to(out: Path, task: Task, profile: Profile) -> Run:
-    """Write the annotated ``profile`` as a run in ``out``.
-
-    Raises:
-        RunError: the run exists and ``task.force`` is False.
-    """
+    """Write the annotated ``profile`` as a run in ``out``."""
 
     def written(stop: Event) -> None:
         write_events(folder, profile.events, profile.counters, stop)

@@ -47,13 +47,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Check that the columns ``actual`` of a file have the types in ``schema``.
-
-    Integers may have another width, and texts may be dictionaries, as other programs write them.
-
-    Raises:
-        RunError: a column has another type.
-    """
+    """Check column types; other programs may write other widths of integers, or dictionaries."""
     for field in actual:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):
@@ -71,22 +65,14 @@ def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
-    """Check that columns that ``schema`` declares as never null contain no null.
-
-    Raises:
-        RunError: a value is null.
-    """
+    """Check that columns that ``schema`` declares as never null contain no null."""
     for field in schema:
         if not field.nullable and table.column(field.name).null_count:
             raise RunError(f"{path}: {_NULL.format(field.name)}", AGAIN)
 
 
 def check_counts(path: Path, table: pa.Table) -> None:
-    """Check that no integer in ``table`` is negative, or too large to sum over all rows.
-
-    Raises:
-        RunError: a value is negative, or too large.
-    """
+    """Check that no integer in ``table`` is negative, or too large to sum over all rows."""
     for field in table.schema:
         if pa.types.is_integer(field.type):
             bounds = pc.min_max(table.column(field.name))
@@ -97,11 +83,7 @@ def check_counts(path: Path, table: pa.Table) -> None:
 
 
 def check_sums(table: str, *columns: Ints) -> None:
-    """Check that the sum of each of ``columns`` fits into an int64; messages name the ``table``.
-
-    Raises:
-        RunError: the sum of a column exceeds 64 bits.
-    """
+    """Check that the sum of each of ``columns`` fits into an int64; messages name the ``table``."""
     for values in columns:
         whole = float(values.sum(dtype=np.float64))
         if abs(whole) >= 2.0**63:
@@ -109,11 +91,7 @@ def check_sums(table: str, *columns: Ints) -> None:
 
 
 def check_texts(path: Path, table: pa.Table) -> None:
-    """Check that all texts are UTF-8, and that texts that lstmprof wrote are not too long.
-
-    Raises:
-        RunError: a text is not UTF-8, or a category, phase, family or rule is too long.
-    """
+    """Check that all texts are UTF-8, and that texts that lstmprof wrote are not too long."""
     for name in table.schema.names:
         for chunk in table.column(name).chunks:
             texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
@@ -129,11 +107,7 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Check that ``file`` is large enough for the rows and texts that it claims to have.
-
-    Raises:
-        RunError: the file claims more rows or texts than its size allows.
-    """
+    """Check that ``file`` is large enough for the rows and texts that it claims to have."""
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
         raise RunError(f"{path}: claims {rows} rows in {length} bytes", AGAIN)
@@ -146,12 +120,7 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:
-    """Check that the rows of counters.parquet satisfy all conditions that other code relies on.
-
-    Raises:
-        RunError: a row is invalid; the message says how.
-        OSError, pa.ArrowException: the file is damaged.
-    """
+    """Check that the rows of counters.parquet satisfy all conditions that other code relies on."""
     for batch in file.iter_batches(_BATCH_ROWS):
         table = pa.Table.from_batches([batch])
         check_nulls(path, table, COUNTERS)
@@ -164,15 +133,7 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Check that the rows of events.parquet satisfy all conditions that other code relies on.
-
-    The columns of ``gathered`` are added to it meanwhile, so that the caller need not read them
-    again.
-
-    Raises:
-        RunError: a row is invalid; the message says which, and how.
-        OSError, pa.ArrowException: the file is damaged.
-    """
+    """Check the rows of events.parquet; add ``gathered``'s columns to it meanwhile."""
     count = file.metadata.num_rows
     required = [field.name for field in SCHEMA if not field.nullable]
     columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]
@@ -196,10 +157,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield messages about faults in ``batch``.
-
-    Its first row is the row ``first`` of the table, which has ``count`` rows.
-    """
+    """Yield messages about faults in ``batch``, from row ``first`` of a table of ``count`` rows."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)
@@ -228,19 +186,13 @@ def _integers(batch: pa.RecordBatch, name: str) -> Ints:
 
 
 def _not_before(batch: pa.RecordBatch, first: int) -> Ints:
-    """Return the rows of ``batch`` whose parent is not an earlier row.
-
-    If events are their own ancestors, one of them is among these rows.
-    """
+    """Return the rows whose parent is not an earlier row; each circle has such a row."""
     parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
     return first + np.flatnonzero(parent >= np.arange(first, first + len(parent)))
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
-    """Return the first of ``rows`` whose chain of parents has no end; None if there is none.
-
-    In each pass, the links to ancestors double in length.
-    """
+    """Return the first of ``rows`` whose chain of parents has no end; None if there is none."""
     above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
     ancestor = np.append(above, NONE)
     for _ in range(len(above).bit_length()):

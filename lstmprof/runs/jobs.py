@@ -32,8 +32,7 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a job with many files. A worker reads it into files in ``base``, which all
-    workers can access."""
+    """One file of a large job; a worker reads it into files in ``base``, which all must see."""
 
     base: Path = field(kw_only=True)
 
@@ -49,11 +48,7 @@ class Share(Task):
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether ``task`` is a job with more than its even share of the bytes in ``todo``.
-
-    The even share is 1/``workers``. Only local files count, because each worker would read an
-    archive completely for one file in it.
-    """
+    """Return whether ``task`` is a job with more than 1/``workers`` of all local bytes."""
     whole = sum(other.file_bytes for other in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
@@ -67,11 +62,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of ``task``, which was divided into ``parts``; ``outcomes`` yields their
-    results.
-
-    ``parts`` is ``[task]`` or its shares.
-    """
+    """Return the result of ``task``, whose ``parts`` (itself or shares) yield ``outcomes``."""
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -146,11 +137,9 @@ def _made_before(all_tasks: Sequence[Task]) -> list[Ingested | None]:
 
 @dataclass(frozen=True)
 class _Workers:
-    """The processes or the cluster that run tasks.
+    """Processes or a cluster: ``executor`` runs several tasks, ``lone`` one, by calling ``done``.
 
-    ``executor`` runs several tasks at once, ``lone`` one task. ``done`` is the function that a
-    worker calls. If a worker was killed, the exception ``killed`` is raised; ``fault`` is the
-    message. ``check`` raises an error if the workers can no longer return results.
+    A killed worker raises ``killed`` (message: ``fault``); ``check`` raises if none can answer.
     """
 
     executor: Callable[[], AbstractContextManager[Executor]]
@@ -169,10 +158,7 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Yield the workers, and for each task in ``todo`` the parts for them (itself or its shares).
-
-    The workers are a cluster, processes, or None: then this process reads the files.
-    """
+    """Yield the workers (None: this process), and the parts of each task in ``todo``."""
     if scheduler is not None and todo:
         with cluster(scheduler, progress) as pool, _probe_folder(out) as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
@@ -210,11 +196,7 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Return for each task the task itself or, for a large job, its shares.
-
-    ``base`` returns the folder for the files of shares; it is called only if there are shares. If
-    it returns None, no job is divided.
-    """
+    """Return for each task the task itself or, for a large job, shares with files in ``base()``."""
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -228,10 +210,7 @@ def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
 
 
 def _probe_folder(out: Path | str) -> AbstractContextManager[Path | None]:
-    """Yield a temporary folder in ``out``, or None for a URL.
-
-    Workers look for this folder to check that they see ``out``.
-    """
+    """Yield a temporary folder in ``out``, which workers must see, or None for a URL."""
     return nullcontext() if isinstance(out, str) else staging(out)
 
 
@@ -244,8 +223,7 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
     """Yield the results of the tasks in order.
 
-    A killed worker loses its tasks. After the running tasks have finished, the first lost task is
-    tried alone; then the other tasks without a result are started again.
+    If a worker is killed, its first task is tried alone, and the others are started again.
     """
     if workers is None:
         yield from map(_done, todo)
@@ -276,10 +254,7 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield the numbers of tasks from ``begin`` on that may run at the same time.
-
-    If several tasks would write a run of the same name, only the first of them is yielded.
-    """
+    """Yield the tasks from ``begin`` that may run at once: each writes another run."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
         is_first = first.setdefault(todo[number].name, number) == number
@@ -299,10 +274,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all ``futures``; return the results of tasks after ``number`` that succeeded.
-
-    Keys are task numbers.
-    """
+    """Wait for all ``futures``; return task number → result of those after ``number``."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -340,10 +312,7 @@ def _done(task: Task) -> Ingested:
 
 
 def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
-    """Return the run of ``task`` if it exists, otherwise ``done(task)``.
-
-    The run exists if a worker that was killed had written it before.
-    """
+    """Return the run that a killed worker has written for ``task``, otherwise ``done(task)``."""
     there = task.made_before()
     return Ingested(there.made_before, [], []) if there else done(task)
 
@@ -351,12 +320,7 @@ def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Run ``task`` on a worker of a cluster; ``probe`` is a folder in the folder of runs.
-
-    Raises:
-        LstmprofError: the worker has another lstmprof than ``version``.
-        RunError: the worker does not see ``probe``.
-    """
+    """Run ``task`` on a cluster's worker, if its ``version`` agrees and it sees ``probe``."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
@@ -376,11 +340,7 @@ def _done_there(
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Generator[Ingested]:
-    """Yield ``results``, and report the estimated remaining time after each one.
-
-    The estimate is by file size. It ignores the time of the first result, which includes the start
-    of the processes.
-    """
+    """Yield ``results``, and report the remaining time, estimated by file size, after each one."""
     sizes = [task.file_bytes for task in todo]
     if not all(sizes):
         sizes = [1] * len(todo)

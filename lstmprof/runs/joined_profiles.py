@@ -27,13 +27,7 @@ Read = tuple[Source, Profile]
 
 
 def in_files(profile: Profile, base: Path) -> Profile:
-    """Return ``profile`` with its events and counters in files of a new folder in ``base``.
-
-    The result can be sent to another process. The creator of ``base`` removes the files.
-
-    Raises:
-        LstmprofError: the disk is full.
-    """
+    """Return ``profile`` with its events in files of a new folder in ``base``, to send it."""
     return _in_folder(profile, Folder(base))
 
 
@@ -85,11 +79,7 @@ class ProfileCollection:
 
 @contextmanager
 def concurrently(work: Callable[[Event], object]) -> Iterator[None]:
-    """Run ``work`` in a thread while the block runs, and wait for both.
-
-    If the block raises an error, the event that ``work`` receives is set; ``work`` should then
-    stop.
-    """
+    """Run ``work`` in a thread during the block; set its event ``stop`` if the block fails."""
     stop = Event()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(work, stop)

@@ -1,10 +1,4 @@
-"""run.json as a typed record.
-
-Each field states its unit, its meaning and when it is null. docs/tables.md and the SQL table
-``runs`` are made from these descriptions. A field is an SQL column of the same name, or of another
-name if a table already has a column of that name. A field with several values (a list, versions by
-package) is JSON text in SQL.
-"""
+"""Read, write, group and tabulate the records of run.json (``fields.RunInfo``)."""
 
 import functools
 import json
@@ -411,10 +405,7 @@ def condition(name: str, info: RunInfo) -> Any:
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group ``items`` whose runs have equal ``names.CONDITIONS``; ignore those in ``across``.
-
-    ``info_of`` returns the run.json of an item.
-    """
+    """Group ``items`` whose runs have equal ``names.CONDITIONS``, except those in ``across``."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -425,8 +416,7 @@ def alike(
 
 @dataclass(frozen=True)
 class Fact:
-    """A field of run.json and its SQL column; ``place`` is the field's path, such as
-    ``hardware.gpu``."""
+    """A field of run.json (``field_path``, such as ``hardware.gpu``) and its SQL column."""
 
     field_path: str
     column: Column
@@ -443,10 +433,7 @@ _COLUMN_TYPES = {_Int: pa.int64(), _Real: pa.float64(), _Flag: pa.bool_()}
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
-    """Yield the fields of ``record``, and those of its nested records at their positions.
-
-    ``prefix`` comes before each name in ``place``.
-    """
+    """Yield the fields of ``record`` and of its nested records, with paths after ``prefix``."""
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
@@ -522,10 +509,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Convert errors of parsing the run.json at ``place`` to ``RunError``.
-
-    The message names the field.
-    """
+    """Convert errors of parsing the run.json at ``place`` to ``RunError`` with the field."""
     try:
         yield
     except msgspec.ValidationError as fault:

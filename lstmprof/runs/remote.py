@@ -29,10 +29,7 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run at ``url``; ``stamp`` changes if the run is replaced.
-
-    ``event_count`` is None if the tables of the run were not read.
-    """
+    """A run at ``url``; ``stamp`` changes if it is replaced; ``event_count`` may be unknown."""
 
     url: str
     info: RunInfo
@@ -45,11 +42,7 @@ class RemoteRun:
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """Return a copy of the run in ``folder``; download it if ``folder`` has no copy.
-
-        Raises:
-            RunError: the run cannot be downloaded, or was replaced meanwhile.
-        """
+        """Return a copy of the run in ``folder``; download it if ``folder`` has no copy."""
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
         if not is_run(place / self.name):
             with new_run(place, self.name, force=True) as content, _reached(self.url):
@@ -66,21 +59,13 @@ def path_or_url(out: Path | str) -> Path | str:
 
 
 def run_at(url: str) -> RemoteRun | None:
-    """Return the run at ``url``, or None if there is none.
-
-    Raises:
-        RunError: the URL cannot be reached, or run.json is damaged.
-    """
+    """Return the run at ``url``, or None if there is none; a damaged run.json is an error."""
     record = _record_at(url)
     return None if record is None else _decoded(url, *record)
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at ``url``, or None if there is none, or its run.json is damaged.
-
-    Raises:
-        RunError: the URL cannot be reached.
-    """
+    """Return the run at ``url``, or None if there is none, or its run.json is damaged."""
     record = _record_at(url)
     try:
         return None if record is None else _decoded(url, *record)
@@ -109,11 +94,7 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def run_urls_at(url: str) -> list[str]:
-    """Return the URLs of the run at ``url`` or of the runs directly inside, sorted by name.
-
-    Raises:
-        RunError: the URL cannot be reached.
-    """
+    """Return the URLs of the run at ``url`` or of the runs directly inside, sorted by name."""
     with _reached(url):
         system, path = _opened(url)
         # Not isdir: over HTTP, it downloads the file to look for links.

@@ -58,7 +58,10 @@ MOST_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder on disk; files are read when they are first needed."""
+    """A run's folder; files are read when first needed.
+
+    All methods raise RunError if a file is missing, damaged or of another schema version.
+    """
 
     path: Path
     info: RunInfo = field(repr=False)
@@ -69,33 +72,15 @@ class Run:
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
-        """Read the events of the profiled steps.
-
-        Raises:
-            RunError: the file is missing, damaged or of another schema version.
-        """
+        """Read the events of the profiled steps."""
         return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
-        """Read ``columns`` of the events into one chunk each, in about a third of an
-        ``EventTable``'s memory.
-
-        Integers and the indices of texts have the narrowest type that holds them.
-
-        Raises:
-            RunError: the file is missing, damaged or of another schema version.
-        """
+        """Read ``columns`` of the events, with the narrowest types, in a third of the memory."""
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Read ``columns`` of the events; in a large run, read each column when it is first needed.
-
-        The first call validates the events while it reads them.
-
-        Raises:
-            RunError: the file is missing, damaged or of another schema version. Reading a column
-                later raises it, too.
-        """
+        """Read ``columns`` of the events (in a large run, when needed), and validate all events."""
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
@@ -108,30 +93,16 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """Read the table of timed iterations, one row each; return None if none was timed.
-
-        Raises:
-            RunError: the file is damaged or of another schema version.
-        """
+        """Read the table of timed iterations, one row each; return None if none was timed."""
         return self._timings
 
     def samples(self) -> pa.Table | None:
-        """Read the table of sampled call stacks; return None if no sampler ran.
-
-        Raises:
-            RunError: the file is damaged or of another schema version.
-        """
+        """Read the table of sampled call stacks; return None if no sampler ran."""
         path = self.samples_file
         return None if path is None else _table(path, SAMPLES_SCHEMA)
 
     def counters(self, columns: Sequence[str] = COUNTERS.names) -> Iterator[pa.Table]:
-        """Read ``columns`` of the counters, such as memory, and yield some rows at a time.
-
-        Rows are sorted by rank, then by time. A profile without counters yields nothing.
-
-        Raises:
-            RunError: the file is damaged or of another schema version.
-        """
+        """Yield ``columns`` of the counters, some rows at a time, sorted by rank, then by time."""
         path = self.counters_file
         if path is None:
             return
@@ -157,31 +128,19 @@ class Run:
 
     @cached_property
     def events_file(self) -> Path:
-        """Return the path of the events file, after validating it.
-
-        Raises:
-            RunError: the file is invalid, missing, damaged or of another schema version.
-        """
+        """Return the path of the events file, after validating it."""
         events = _Events(self.path / EVENTS_FILE)
         events.check_events_file()
         return events.path
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Return the path of the timings file, after validating it; None if nothing was timed.
-
-        Raises:
-            RunError: the file is damaged or of another schema version.
-        """
+        """Return the path of the timings file, after validating it; None if nothing was timed."""
         return _checked(self.path / "timings.parquet", TIMINGS_SCHEMA)
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Return the path of the samples file, after validating it; None if no sampler ran.
-
-        Raises:
-            RunError: the file is damaged or of another schema version.
-        """
+        """Return the path of the samples file, after validating it; None if no sampler ran."""
         return _checked(self.path / "samples.parquet", SAMPLES_SCHEMA)
 
     @cached_property
@@ -191,11 +150,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Return the path of the counters file, after validating it; None if there are none.
-
-        Raises:
-            RunError: the file is damaged or of another schema version.
-        """
+        """Return the path of the counters file, after validating it; None if there are none."""
         path = self.path / COUNTERS_FILE
         if not path.exists():
             return None
@@ -209,13 +164,7 @@ class Run:
         return path
 
     def file(self, table: str) -> Path | None:
-        """Return the path of the file of ``table`` (``"events"`` …), after validating the file.
-
-        Return None if there is no such file.
-
-        Raises:
-            RunError: the file is damaged or of another schema version, or the events are missing.
-        """
+        """Return the path of the file of ``table`` (``"events"`` …) after validation, or None."""
         path: Path | None = getattr(self, f"{table}_file")
         for column in _texts(SCHEMA) if table == "events" else ():
             self.narrow_events([column])  # checks the texts; one column at a time saves memory
@@ -245,13 +194,7 @@ class _Events:
         return self._read_table(gathered.table, names)
 
     def check_events_file(self, gathered: Gathered | None = None) -> None:
-        """Check that the events satisfy all conditions that other code relies on.
-
-        The columns of ``gathered`` are added to it meanwhile.
-
-        Raises:
-            RunError: a condition is violated.
-        """
+        """Check the events for what other code relies on; fill ``gathered`` meanwhile."""
         try:
             check_length(self.path, self._file)
             check_events(self.path, self._file, gathered)
@@ -330,14 +273,7 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Check the version and columns of the Parquet file ``path``; return the columns it lacks.
-
-    A file of an older schema version may lack columns of ``schema``.
-
-    Raises:
-        RunError: the file is missing, not a plain file, damaged, or has an unsupported schema
-            version or other columns.
-    """
+    """Check version and columns of the file ``path``; return columns that an old one lacks."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
@@ -387,19 +323,12 @@ def open_run(path: Path) -> Run:
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """Return the runs directly in ``folder``, sorted by name, without unfinished runs.
-
-    Raises:
-        RunError: a run cannot be opened.
-    """
+    """Return the runs directly in ``folder``, sorted by name, without unfinished runs."""
     return [open_run(place) for place in run_folders_in(folder)]
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the folders of the runs directly in ``folder``, then folders that cannot be read.
-
-    Both are sorted by name. Return nothing if there is no run.
-    """
+    """Return the runs directly in ``folder`` by name, then locked folders; else nothing."""
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112
@@ -426,21 +355,14 @@ def write_tables(
 def write_events(
     folder: Path, events: EventTable, counters: Counters, stop: Event | None = None
 ) -> None:
-    """Write the events of a run into ``folder``, and its counters if there are any.
-
-    If ``stop`` is set meanwhile, the files may stay unfinished.
-    """
+    """Write events and counters into ``folder``; they stay unfinished if ``stop`` is set."""
     events.write_parquet(folder / EVENTS_FILE, stop)
     if counters:
         counters.write_parquet(folder / COUNTERS_FILE)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
-    """Write run.json into ``folder``, which already has the tables of the run.
-
-    Raises:
-        RunError: lstmprof could not read this run.json again.
-    """
+    """Write run.json, which lstmprof must be able to read, after the tables in ``folder``."""
     text = encoded(replace(info, schema_version=SCHEMA_VERSION))
     decoded(text, folder / RUN_FILE)
     (folder / RUN_FILE).write_bytes(text)

@@ -43,11 +43,10 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """The interpreter that runs the workers of one capture.
+    """The interpreter that runs the workers of one capture; ``label`` is part of the run's name.
 
-    ``label`` becomes part of the run's name, so that captures with several interpreters have
-    different names. ``version`` is the framework's version; None if only the worker can find it
-    out. ``fault`` is the reason why no such interpreter exists.
+    ``version`` is the framework's version; None if only the worker can find it out. ``fault`` says
+    why no such interpreter exists.
     """
 
     python: str = sys.executable
@@ -58,11 +57,7 @@ class Interpreter:
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
-    """Return one interpreter per requested version, or a single one if no version is requested.
-
-    Raises:
-        UsageError: the options contradict each other or are not valid.
-    """
+    """Return one interpreter per requested version, or a single one if none is requested."""
     if wish.versions and (wish.packages or wish.era):
         raise UsageError(
             "--versions excludes --with and --era", "omit --versions, or omit the others"
@@ -96,18 +91,14 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the name of the row's era (``eras``) if a specifier in ``packages`` pins a version
-    that the era supports, else None.
-    """
+    """Return the row's era if a specifier in ``packages`` pins a version that it supports."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.is_of(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return the packages to install with ``wanted``: those that the row imports and that neither
-    ``wanted`` nor the row's era brings.
-    """
+    """Return packages that the row imports and neither ``wanted`` nor the row's era brings."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
@@ -144,9 +135,7 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """Return the package whose version distinguishes runs of ``row``: its era's first package, else
-    its framework.
-    """
+    """Return the package whose version distinguishes runs: the era's first, or the framework."""
     return eras.find(row.era).package if row.era else row.framework
 
 
@@ -157,17 +146,13 @@ def _framework_version(row: Implementation, packages: Sequence[str]) -> str | No
 
 
 def _has(era: Era) -> bool:
-    """Return whether this interpreter has the era's first package in a version that the era
-    supports.
-    """
+    """Return whether this interpreter has the era's first package in a supported version."""
     installed = _installed(era.package)
     return installed is not None and era.has(installed)
 
 
 def _installed(package: str) -> str | None:
-    """Return the installed version of a package, without a local part such as ``+cu121``; None if
-    it is not installed.
-    """
+    """Return a package's installed version, without a local part such as ``+cu121``, or None."""
     for name in _names(package):
         try:
             return importlib.metadata.version(name).partition("+")[0]
@@ -182,9 +167,7 @@ def _names(package: str) -> tuple[str, str]:
 
 
 def here(row: Implementation) -> str:
-    """Return ``yes``, perhaps with the environment, if this machine can run ``row``, else why it
-    cannot.
-    """
+    """Return ``yes``, perhaps with the environment, if ``row`` can run here, else why it cannot."""
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)

@@ -45,9 +45,7 @@ _ASK = (
 
 @dataclasses.dataclass(frozen=True)
 class Python:
-    """A working interpreter. ``path`` has its symbolic links resolved, so equal interpreters have
-    equal paths.
-    """
+    """A working interpreter; symbolic links in ``path`` are resolved, so that paths are unique."""
 
     version: str  # 3.7
     path: str
@@ -59,11 +57,7 @@ def this_python() -> Python:
 
 
 def python_at(path: str) -> Python:
-    """Return the interpreter at ``path``, or with this name on PATH.
-
-    Raises:
-        UsageError: it does not exist, does not run, or is too old for a worker.
-    """
+    """Return the interpreter at ``path``, or with this name on PATH, if it can run a worker."""
     found = shutil.which(path)
     python = _ask(found) if found else None
     if python is None:
@@ -77,13 +71,9 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return this interpreter if its version is in ``versions``, else the first one on this
-    machine.
+    """Return this interpreter if its version is in ``versions``, else the first of these here.
 
-    ``versions`` are minor versions such as ``3.7``, the preferred one first.
-
-    Raises:
-        CaptureError: the machine has none of them; the message says that ``what`` needs one.
+    ``versions`` are minor versions such as ``3.7``; ``what`` needs one, says the error.
     """
     this = this_python()
     if this.version in versions:
@@ -172,9 +162,7 @@ class Environment:
 
     @property
     def words(self) -> str:
-        """Return a text for messages: the packages, their Python, and the sizes to download and on
-        disk.
-        """
+        """Return a text for messages: packages, Python, and sizes to download and on disk."""
         sizes = ((self.download_mb, "to download"), (self.disk_mb, "on disk"))
         about = ", ".join(f"{_size(mb)} {what}" for mb, what in sizes if mb is not None)
         packages = " ".join(self.packages)
@@ -182,11 +170,7 @@ class Environment:
         return f"{words} (about {about})" if about else words
 
     def made(self, progress: Progress = lambda line: None) -> Path:
-        """Return the environment's interpreter; create the environment first if it does not exist.
-
-        Raises:
-            CaptureError: the packages cannot be installed.
-        """
+        """Return the environment's interpreter; create the environment first if necessary."""
         if self.is_made:
             return self.interpreter
         self.cache.mkdir(parents=True, exist_ok=True)
@@ -208,12 +192,7 @@ def _size(megabytes: int) -> str:
 def environment_for(
     packages: Sequence[str], era: str | None = None, python: str | None = None
 ) -> Environment:
-    """Return the environment of ``packages`` and ``era`` in the user's cache; it may not exist yet.
-
-    Raises:
-        UsageError: the interpreter or the era does not exist.
-        CaptureError: this machine has no Python that the era runs with.
-    """
+    """Return the environment of ``packages`` and ``era`` in the cache; it may not exist yet."""
     known = eras.find(era) if era else eras.era_of_packages(packages)
     cache = cache_folder() / "environments"
     if known is None:
@@ -232,9 +211,7 @@ def environment(packages: Sequence[str], cache: Path, python: Python | None = No
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Lock the file ``lock`` during the context, so that one process at a time creates an
-    environment.
-    """
+    """Lock the file ``lock``, so that one process at a time creates an environment."""
     with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -266,9 +243,7 @@ def _build(wanted: Environment) -> None:
 
 
 def _runs(command: Sequence[str]) -> str | None:
-    """Run ``command``; return None if it succeeded, else the last line of output that reports an
-    error.
-    """
+    """Run ``command``; return None if it succeeded, else its last line that reports an error."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as fault:

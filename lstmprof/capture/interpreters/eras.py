@@ -26,9 +26,7 @@ _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 @dataclasses.dataclass(frozen=True)
 class Era:
-    """Packages that run together, the framework's own first, and the Python versions that have
-    them.
-    """
+    """Packages that run together, the framework's own first, and the Pythons that have them."""
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
@@ -155,11 +153,7 @@ NAMES = tuple(era.name for era in TABLE)
 
 
 def find(name: str) -> Era:
-    """Return the era called ``name``.
-
-    Raises:
-        UsageError: no era has this name; the message suggests the nearest one.
-    """
+    """Return the era called ``name``, or raise a UsageError with the nearest name."""
     for era in TABLE:
         if era.name == name:
             return era
@@ -167,12 +161,7 @@ def find(name: str) -> Era:
 
 
 def era_of_packages(packages: Sequence[str]) -> Era | None:
-    """Return an era of ``packages`` and the packages that these versions need; None if ``TABLE``
-    knows none of them.
-
-    Raises:
-        UsageError: no Python supports all of them.
-    """
+    """Return an era of ``packages`` and what these versions need; None if ``TABLE`` has none."""
     eras = [era for era in map(_serving, packages) if era is not None]
     if not eras:
         return None
@@ -190,9 +179,7 @@ def era_of_packages(packages: Sequence[str]) -> Era | None:
 
 
 def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
-    """Return ``packages``, and those ``pins`` whose package is not among them. Options of pip are
-    kept.
-    """
+    """Return ``packages`` and pip's options, and those ``pins`` whose package is not among them."""
     chosen = list(dict.fromkeys(packages))
     for pin in pins:
         if package_of(pin) not in map(package_of, chosen):
@@ -201,18 +188,13 @@ def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
 
 
 def package_of(specifier: str) -> str:
-    """Return the normalised package name of a requirement (PEP 503).
-
-    An option of pip is returned unchanged.
-    """
+    """Return the package of a requirement (PEP 503), or an option of pip as it is."""
     match = _SPECIFIER.match(specifier)
     return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier
 
 
 def version_of(specifier: str) -> str | None:
-    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if the specifier pins no
-    version.
-    """
+    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if none is pinned."""
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None

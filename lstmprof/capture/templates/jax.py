@@ -13,9 +13,7 @@ TIME_MAJOR = True
 
 
 def build(workload):
-    """Return parameters (any tree of arrays) and a function (parameters, inputs) that returns
-    outputs.
-    """
+    """Return parameters (any tree of arrays) and a function (parameters, inputs) → outputs."""
     if workload.layers > 1 or workload.bidirectional:
         raise ValueError("this network has one layer and one direction")
     gates = 4 * workload.hidden
@@ -27,9 +25,7 @@ def build(workload):
     }
 
     def network(parameters, inputs):
-        """Return outputs (batch, classes), or one per time step, for inputs (time, batch,
-        features).
-        """
+        """Return outputs (batch, classes), or one per time step, of (time, batch, features)."""
 
         def cell(state, x):
             h, c = state

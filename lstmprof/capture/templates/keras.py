@@ -13,9 +13,7 @@ FRAMEWORK = "tensorflow"
 
 
 def build(workload):
-    """Return the model; its outputs are (batch, classes), or (batch, time, classes) for every
-    time step.
-    """
+    """Return the model; outputs are (batch, classes), or (batch, time, classes) for every step."""
     layers = [keras.layers.Input((workload.time_steps, workload.features))]
     for number in range(workload.layers):
         every_step = workload.every_step or number < workload.layers - 1

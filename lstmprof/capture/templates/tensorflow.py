@@ -29,9 +29,7 @@ class Network(tf.Module):
         return tf.sigmoid(o) * tf.tanh(c), c
 
     def __call__(self, inputs):
-        """Return outputs (batch, classes), or one per time step, for inputs (time, batch,
-        features).
-        """
+        """Return outputs (batch, classes), or one per time step, of (time, batch, features)."""
         zeros = tf.zeros([inputs.shape[1], self.hidden])
         outputs, _ = tf.scan(self.cell, inputs, (zeros, zeros))
         return tf.tensordot(outputs if self.every_step else outputs[-1], self.head, 1)

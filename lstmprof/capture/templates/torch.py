@@ -24,9 +24,7 @@ class Network(torch.nn.Module):
         self.head = torch.nn.Linear(width, workload.classes, bias=False)
 
     def forward(self, inputs):
-        """Return outputs (batch, classes), or one per time step, for inputs (time, batch,
-        features).
-        """
+        """Return outputs (batch, classes), or one per time step, of (time, batch, features)."""
         outputs, _ = self.lstm(inputs)
         return self.head(outputs if self.every_step else outputs[-1])
 

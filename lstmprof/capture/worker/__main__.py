@@ -78,11 +78,9 @@ XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 
 
 
 def main(arguments: List[str]) -> int:
-    """Run the request in the file ``arguments[0]`` for the parent process with the id
-    ``arguments[1]``.
+    """Run the request in the file ``arguments[0]`` for the parent process ``arguments[1]``.
 
-    ``arguments[2]`` is given if nsys is the direct parent: the path of the lifeline
-    (``nsys.Lifeline``) of the process that started nsys.
+    ``arguments[2]`` is given if nsys is the direct parent: the path of a ``nsys.Lifeline``.
     """
     if len(arguments) > 2:
         host.end_with(arguments[2])
@@ -98,9 +96,7 @@ def main(arguments: List[str]) -> int:
 
 
 def _report_to_stdout(mark: str) -> Report:
-    """Return a function that writes progress lines to stdout. Everything else that is printed goes
-    to the log, also from C libraries, because descriptor 1 becomes the log.
-    """
+    """Return a function that writes progress to stdout; all other output goes to the log."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -133,8 +129,7 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Run the timing pass and the profile pass; return metadata for run.json, columns of
-    timings.parquet, and raw profiles."""
+    """Run both passes; return facts for run.json, columns of timings.parquet, and profiles."""
     turn = timing.turn_of(request, report)
     if turn is not None:
         turn()
@@ -191,9 +186,7 @@ def _computes_workload(request: CaptureRequest, device: str, report: Report) -> 
 
 
 def _refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error if the implementation does not support the device, which only the worker knows
-    if it is ``auto``.
-    """
+    """Raise an error if the device (``auto`` is known only here) is not supported."""
     refused = refusal(request)
     if refused:
         raise CaptureError(
@@ -217,12 +210,9 @@ def run_passes(
     counters: CpuCounters,
     turn: Optional[timing.Turn] = None,
 ) -> TwoPasses:
-    """Run the timing pass and, in its middle, the profile pass.
+    """Time iterations, profile, and time the other half; ``place``: (device, profile's folder).
 
-    ``place`` is (device, folder of the profile). Half of the timed iterations come before the
-    profile. The other half comes after it and after one more warm-up step; if nothing is profiled,
-    all come before. If ``turn`` is given, it is called to wait for this worker's turn before each
-    timed iteration and before the profile.
+    ``turn`` waits for this worker's turn, before each timed iteration and before the profile.
     """
     device, folder = place
     os.makedirs(folder)
@@ -274,9 +264,7 @@ def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
 def _sampled(
     trainer: Any, request: CaptureRequest, folder: str, report: Report
 ) -> Optional[sampling.Sampled]:
-    """Run the sampled pass, with the same steps as the timing pass; return None if none is
-    requested.
-    """
+    """Run the sampled pass, with the steps of the timing pass, if it is requested."""
     if request.sampler is None:
         return None
     report("sampling with " + request.sampler)
@@ -334,18 +322,14 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
 
 
 def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:
-    """Return the worker's CPUs, now that the device is known. A worker that reserved all CPUs for a
-    GPU, and then runs on the CPU, gets one.
-    """
+    """Return the CPUs, now that the device is known: one if ``auto`` did not mean a GPU."""
     if device == "cpu" and threads is None:
         return host.take_cpus(1, given)
     return cpus
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Return [fault, next step], one line each. ``era`` is the implementation's, empty if it has
-    none.
-    """
+    """Return [fault, next step], one line each; ``era`` is the implementation's or empty."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:

@@ -84,9 +84,8 @@ def facts(
 ) -> Dict[str, Any]:
     """Return what recording costs, in ns, as fields of run.json.
 
-    ``profiled`` and ``plain`` are timings with and without the profiler; one call recorded
-    ``events`` events. ``cost_parts`` shows how the cost of an event divides into the time before,
-    inside and after it.
+    ``profiled`` and ``plain`` are timings with and without the profiler of calls that record
+    ``events`` events; ``cost_parts`` divides an event's cost.
     """
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
@@ -106,10 +105,7 @@ def facts(
 def _difference(
     profiled: Sequence[float], plain: Sequence[float], events: int
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return (ns per event, its error), or (None, None) if the profiled loops took no longer.
-
-    The error is half the sum of both interquartile ranges, per event.
-    """
+    """Return (ns per event, half of both interquartile ranges), or None twice if not longer."""
     over = (statistics.median(profiled) - statistics.median(plain)) / events
     if over <= 0:
         return None, None
@@ -125,10 +121,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Return the cost before and inside an event, and inside a range, in ns; None if unknown.
-
-    The cost of an event is divided in the proportions of ``cost_parts``.
-    """
+    """Divide ``event_ns`` in the proportions of ``cost_parts``: before and inside an event."""
     if cost_parts is None or event_ns is None:
         return None, None, None
     whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns

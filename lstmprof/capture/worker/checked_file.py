@@ -30,12 +30,7 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Return whether the file computes ``workload``; False if it does not claim to (has no
-    ``load``).
-
-    Raises:
-        CaptureError: the file claims to compute the workload, but its results differ.
-    """
+    """Return whether the file computes ``workload``; False if it has no ``load``."""
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False
@@ -79,9 +74,7 @@ def small(workload: Workload) -> Workload:
 
 
 def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, float]:
-    """Return name -> relative error for loss, output and each gradient of one step of
-    ``workload``.
-    """
+    """Return name -> relative error of loss, output and each gradient against the reference."""
     element_numbers = _element_numbers(file, workload)
     weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     right = reference.outcome(workload, weights, batch)
@@ -132,9 +125,7 @@ def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
 
 
 def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
-    """Return the parameters after loading weights whose elements are their numbers from 1, times
-    ``factor``.
-    """
+    """Return the parameters after loading weights that are numbered from 1, times ``factor``."""
     weights, start = {}, 1
     for name, shape in workloads.parameter_shapes(workload).items():
         size = int(np.prod(shape))
@@ -151,9 +142,7 @@ def _count(workload: Workload) -> int:
 
 
 def _summed(gradients: Arrays, element_numbers: List[Any], workload: Workload) -> Arrays:
-    """Return gradients by the names of shared weights; if a parameter holds an element twice, both
-    gradients are added.
-    """
+    """Return gradients by shared weights; an element's gradients in several places are added."""
     flat = np.zeros(_count(workload) + 1)
     for own, elements in zip(gradients.values(), element_numbers):
         gradient = np.asarray(own, np.float64) * np.sign(elements)

@@ -49,9 +49,7 @@ class CpuEvent(NamedTuple):
 
 
 class CpuCounters:
-    """Counters of this thread and of threads that it starts later, so create it before there are
-    any.
-    """
+    """Counters of this thread and its later ones, so create it before there are any."""
 
     def __init__(self, events: Optional[List[CpuEvent]] = None) -> None:
         self.descriptors: Dict[str, int] = {}
@@ -74,8 +72,7 @@ class CpuCounters:
             self.counted[name] = None if more is None or so_far is None else so_far + more
 
     def _counts(self) -> Dict[str, Tuple[int, int, int]]:
-        """Return name -> (count, ns since the counter was enabled, ns in which the hardware
-        counted) so far."""
+        """Return name -> (count, ns since it was enabled, ns in which the hardware counted)."""
         return {
             name: READING.unpack(os.read(descriptor, READING.size))
             for name, descriptor in self.descriptors.items()
@@ -88,11 +85,7 @@ class CpuCounters:
 
 
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
-    """Return the count between two readings of ``_counts``; None if the counter never ran.
-
-    If events share counters, the hardware counts each only a part of the time; the count is then
-    scaled to the whole time.
-    """
+    """Return the count between two readings, scaled for shared counters; None if it never ran."""
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
     return round(count * enabled / running) if running > 0 else None
 
@@ -112,9 +105,7 @@ def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
 
 
 def _processor() -> Tuple[str, int, int]:
-    """Return (vendor, family, model) of the first CPU; an unknown vendor is empty, unknown numbers
-    are 0.
-    """
+    """Return (vendor, family, model) of the first CPU; unknown values are empty or 0."""
     told: Dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
@@ -129,11 +120,7 @@ def _processor() -> Tuple[str, int, int]:
 
 
 def _opened(event: CpuEvent) -> int:
-    """Open a counter of this thread and its future threads, on any CPU; return its file descriptor.
-
-    Raises:
-        OSError: the kernel does not count the event.
-    """
+    """Open a counter of this thread and its future threads, on any CPU; return its descriptor."""
     flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV
     return opened(
         ATTRIBUTES.pack(
@@ -144,12 +131,7 @@ def _opened(event: CpuEvent) -> int:
 
 
 def opened(attributes: bytes, thread: int) -> int:
-    """Call perf_event_open(2) for ``thread`` (0: the calling one), on any CPU; return the file
-    descriptor.
-
-    Raises:
-        OSError: the kernel refuses it, or has no such call.
-    """
+    """Call perf_event_open(2) for ``thread`` (0: the calling one); return the file descriptor."""
     number = SYSCALLS.get(platform.machine())
     if number is None or not sys.platform.startswith("linux"):
         raise OSError(errno.ENOSYS, "")

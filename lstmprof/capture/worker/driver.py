@@ -31,9 +31,7 @@ _FAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """What NVIDIA's driver reports. ``cuda`` is the newest CUDA version that it supports; ``fault``
-    is the reason why it shows no GPU, empty if it shows one.
-    """
+    """NVIDIA's driver: the newest supported ``cuda``; ``fault``: why it shows no GPU, or ""."""
 
     fault: str = ""
     version: Optional[str] = None
@@ -42,9 +40,7 @@ class Driver:
 
 
 def driver(cuda: str = CUDA, nvml: str = NVML) -> Driver:
-    """Query NVIDIA's driver on this machine; ``cuda`` and ``nvml`` are the names of its
-    libraries.
-    """
+    """Query NVIDIA's driver; ``cuda`` and ``nvml`` are the names of its libraries."""
     try:
         library = ctypes.CDLL(cuda)
     except OSError:
@@ -83,9 +79,7 @@ def _name(library: Any, index: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GpuView:
-    """What one framework reports about GPUs; ``gpus`` is how many it sees. ``built_for`` is the
-    CUDA version for which it was built, None if it was built without CUDA.
-    """
+    """What a framework reports: the number of ``gpus``, and the CUDA that it was ``built_for``."""
 
     framework: str
     version: str
@@ -117,12 +111,7 @@ def wheel_for(framework: str, gpu_driver: Driver) -> str:
 
 
 def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
-    """Return the device to run on, ``cpu`` or ``cuda:N``; ``ask`` queries the framework.
-
-    Raises:
-        CaptureError: the framework does not see the device, or ``auto`` would hide that the
-            framework sees no GPU.
-    """
+    """Return ``cpu`` or ``cuda:N``; ``auto`` is refused if the framework misses an existing GPU."""
     if requested == "cpu":
         return requested
     view = ask()

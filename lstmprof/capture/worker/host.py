@@ -133,9 +133,7 @@ def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") ->
 
 
 def clock_mhz(cpus: List[int]) -> Optional[float]:
-    """Return the mean of the current clocks of ``cpus`` in MHz, as Linux reports them; None if
-    unknown.
-    """
+    """Return the mean of the current clocks of ``cpus`` in MHz; None if Linux shows none."""
     place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     khz = [_first_line(place.format(cpu)) for cpu in cpus]
     clocks = [int(text) / 1000 for text in khz if text] or _clocks_of_x86(cpus)
@@ -221,9 +219,7 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """Return the ``count`` CPUs that are idlest during SAMPLE_S. Of equally idle ones, return those
-    with the highest numbers, because interrupts go to the lowest.
-    """
+    """Return the ``count`` idlest CPUs; of equal ones the last (interrupts use the first)."""
     if count == len(allowed):
         return allowed
     first = _busy_ticks()
@@ -234,9 +230,7 @@ def idlest(allowed: List[int], count: int) -> List[int]:
 
 
 def _busy_ticks() -> Dict[int, int]:
-    """Return the busy clock ticks of each CPU since boot (proc(5), /proc/stat); empty if
-    unknown.
-    """
+    """Return the busy clock ticks of each CPU since boot (/proc/stat); empty if unknown."""
     ticks: Dict[int, int] = {}
     try:
         with open("/proc/stat", encoding="ascii") as lines:

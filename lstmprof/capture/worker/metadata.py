@@ -87,9 +87,7 @@ def _fell(first: Optional[float], last: Optional[float]) -> Optional[bool]:
 
 
 def _version(package: str) -> Any:
-    """Return the installed version of a package, or None if neither Python (3.7) nor the package
-    shows it.
-    """
+    """Return the installed version of a package, or None if nothing shows it."""
     try:
         from importlib import metadata
 

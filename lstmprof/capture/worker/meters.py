@@ -170,11 +170,7 @@ class NvmlGpu:
         return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
-        """Return the energy that the GPU has used since its driver was loaded, in mJ; None before
-        Volta.
-
-        Also None for a MIG instance, because NVML counts the energy of the whole GPU.
-        """
+        """Return the energy since the driver was loaded, in mJ; None before Volta or with MIG."""
         if self._is_shared():
             return None
         return self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong)
@@ -186,9 +182,7 @@ class NvmlGpu:
         return answered and modes[0].value == 1
 
     def load(self) -> Dict[str, Any]:
-        """Return the share of the recent past in which a kernel ran, and the GPU memory that all
-        processes use.
-        """
+        """Return the recent share of time with a kernel, and the GPU memory in use by all."""
         utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
         calls = (
             getattr(self.nvml, "nvmlDeviceGetUtilizationRates", None),

@@ -40,10 +40,7 @@ LATER_ROUND = "measured in the first round only"
 def facts(
     request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """Return ``peaks`` for run.json; values are None with a ``reason`` if they were not measured.
-
-    Only the first round of a run measures them, and only if it profiles steps.
-    """
+    """Return ``peaks`` for run.json, measured in the first round if it profiles."""
     if not request.peaks:
         return unmeasured(request.precision, TURNED_OFF)
     if not request.steps_to_profile:
@@ -53,11 +50,7 @@ def facts(
 
 
 def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
-    """Return ``peaks`` for run.json; values are None with a ``reason`` if they cannot be measured.
-
-    ``loop`` is a framework's module with ``product(size, device, dtype)`` and ``copy(bytes,
-    device)``.
-    """
+    """Return ``peaks`` by ``product`` and ``copy`` of the framework's ``loop``, or a ``reason``."""
     if not hasattr(loop, "product"):
         framework = loop.__name__.rpartition(".")[2]
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
@@ -94,9 +87,7 @@ def _measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 def best_product(
     product: Callable[[int], Run], sizes: Tuple[int, int], clock: Clock
 ) -> Tuple[int, float]:
-    """Return (size, shortest time in ns) of the matmul whose size, between the two ``sizes``, takes
-    LEAST_NS.
-    """
+    """Return (size, shortest ns) of the matmul whose size, within ``sizes``, takes LEAST_NS."""
     size, most = sizes
     while True:
         run = product(size)
@@ -109,9 +100,7 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """Return the shortest time of one run in ns, after a warm-up; short runs are timed several at
-    once.
-    """
+    """Return the shortest ns of one run, after a warm-up; short runs are timed several at once."""
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)
@@ -127,9 +116,7 @@ def _timed(run: Run, times: int, clock: Clock) -> int:
 
 
 def cpu_buffer_bytes() -> int:
-    """Return the size of the buffer to copy on a CPU: twice the last-level cache if known, within
-    bounds.
-    """
+    """Return the size of the buffer to copy: twice the last-level cache, within bounds."""
     cache = host.last_level_cache_bytes() or 0
     return min(max(2 * cache, LEAST_CPU_BUFFER), LARGEST_CPU_BUFFER)
 

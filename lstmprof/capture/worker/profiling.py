@@ -84,9 +84,7 @@ def _domain(nvtx: Any) -> Any:
 
 
 def _torch_ranges() -> Optional[Ranges]:
-    """Return torch's NVTX ranges, which have no domain; None if torch is not imported or has no
-    NVTX.
-    """
+    """Return torch's NVTX ranges, which have no domain, if torch is imported and has them."""
     nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
     library = getattr(nvtx, "_nvtx", None)
     # torch's placeholder, which only raises errors
@@ -109,9 +107,7 @@ class _TorchRange:
 
 
 class _NvtxRanges(Dict[str, DomainRange]):
-    """Name -> range of one domain. The ranges of a step exist from the start, others from their
-    first use.
-    """
+    """Name -> range of one domain; those of a step exist from the start."""
 
     def __init__(self, domain: Any) -> None:
         super().__init__({name: DomainRange(domain, name) for name in NAMES})
@@ -139,11 +135,7 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """Return the description of the first pair (text, description) whose text occurs in the file at
-    ``path``; None if none occurs.
-
-    ``needles`` are these pairs.
-    """
+    """Return the description of the first of ``needles`` whose text the file contains, or None."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:
             if content.find(needle.encode()) >= 0:
@@ -180,9 +172,7 @@ def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Profiled:
-    """The outcome of a profile pass: wall time and loss of each profiled step, and the profile's
-    files.
-    """
+    """The outcome of a profile pass: wall time and loss of each step, and the files."""
 
     walls_ns: List[int]
     losses: List[float]

@@ -36,9 +36,7 @@ Array = Any  # of float64
 
 @dataclass(frozen=True)
 class DirectionTrace:
-    """One direction of a layer, kept for the backward pass. The first axis is time, in the order in
-    which the direction runs.
-    """
+    """One direction of a layer, for the backward pass; time in the order of the direction."""
 
     inputs: Array
     steps: List[Tuple[Array, ...]]  # values that the cell keeps for each step
@@ -51,9 +49,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Return (next h, next c, values that the backward pass needs), given x = W x_t + b and u = U
-    h.
-    """
+    """Return (next h, next c, values for the backward pass), from x = W x_t + b and u = U h."""
     i, f, g, o = np.split(x + u, 4, axis=1)
     i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
     following = f * c + i * g
@@ -61,9 +57,7 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
 
 
 def lstm_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Return the gradients of the loss by W x + b, by U h, by h where it is used directly, and by
-    c.
-    """
+    """Return the gradients of the loss by W x + b, by U h, by h directly, and by c."""
     i, f, g, o, c, following = saved
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -98,17 +92,13 @@ def gru_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, A
 
 
 def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Compute a step of a plain RNN, with the arguments and results of ``lstm``; c is returned
-    unchanged.
-    """
+    """Compute a step of a plain RNN, like ``lstm``; c is returned unchanged."""
     h = np.tanh(x + u)
     return h, c, (h,)
 
 
 def rnn_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Compute the gradients of a plain RNN step, with the arguments and results of
-    ``lstm_back``.
-    """
+    """Compute the gradients of a plain RNN step, like ``lstm_back``."""
     d_raw = d_h * (1 - saved[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 
@@ -143,9 +133,7 @@ def backward(
     d_hiddens: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Write the gradients of the direction's weights to ``gradients``; return the gradient of its
-    inputs.
-    """
+    """Write the gradients of a direction's weights; return the gradient of its inputs."""
     d_x = np.empty((*d_hiddens.shape[:2], w[f"bias_{slot}"].size))
     d_u = np.empty_like(d_x)
     d_h = d_c = np.zeros_like(trace.hiddens[0])
@@ -248,9 +236,7 @@ def _layer_back(
     d_outputs: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Write the gradients of a layer to ``gradients``; return the gradient of its inputs, in time
-    order.
-    """
+    """Write the gradients of a layer; return the gradient of its inputs, in time order."""
     parts = np.split(d_outputs, len(traces), axis=2)
     d_inputs = [
         backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)
@@ -294,9 +280,7 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 
 def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
-    """Return −log p(target) of one sequence, and the expected share of each class at each time step
-    (time, classes).
-    """
+    """Return −log p(target) of a sequence, and each class's expected share (time, classes)."""
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
@@ -311,11 +295,7 @@ def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
 
 
 def _path_sums(scores: Array, spelled: Array) -> Array:
-    """Return (time, symbols): log of the total probability of all paths that are at symbol s at
-    time t.
-
-    ``spelled`` has the target's symbols with blanks between them; ``scores`` are log probabilities.
-    """
+    """Return (time, symbols): log probability of all paths at symbol s of ``spelled`` at time t."""
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]
     may_skip = np.zeros(len(spelled), bool)

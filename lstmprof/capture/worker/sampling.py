@@ -112,9 +112,7 @@ def _command(binary: str, request: CaptureRequest, path: str) -> List[str]:
 def _stepped(
     step: Callable[[], Any], command: List[str], log: IO[bytes], patience_s: float
 ) -> Tuple[int, int]:
-    """Run steps until ``command`` ends or exceeds its time; return their number and the exit
-    status.
-    """
+    """Run steps until ``command`` ends or its time is over; return (steps, exit status)."""
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
@@ -137,9 +135,7 @@ def _give_back_cpus(pid: int) -> None:
 
 
 def _name_generated_code(stacks: str, map_path: str) -> None:
-    """Replace addresses of generated code in the file ``stacks`` by names from the map, and remove
-    the map.
-    """
+    """Replace addresses of generated code in ``stacks`` by names; remove the map."""
     try:
         with open(map_path, encoding="utf-8", errors="replace") as lines:
             names = generated(lines)

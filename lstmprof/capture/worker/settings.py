@@ -116,9 +116,7 @@ def _traced() -> bool:
 
 
 def allocator(files: Optional[List[str]]) -> Optional[str]:
-    """Return the name of the malloc in use, from the names of the files mapped into the process;
-    None if these are unknown.
-    """
+    """Return the name of the malloc in use, from the mapped files; None if unknown."""
     if files is None:
         return None
     bases = [os.path.basename(path) for path in files]
@@ -134,9 +132,7 @@ def _mapped_files() -> Optional[List[str]]:
 
 
 def chosen(text: Optional[str]) -> Optional[str]:
-    """Return the word in brackets, with which a Linux setting marks the active choice; None without
-    one.
-    """
+    """Return the word in brackets, with which Linux marks the active choice, or None."""
     word = re.search(r"\[(\w+)\]", text or "")
     return word.group(1) if word else None
 
@@ -168,9 +164,7 @@ def _upwards(root: str, path: str) -> List[str]:
 
 
 def _limit(place: str) -> List[float]:
-    """Return [number of CPUs] allowed by one cgroup's folder (version 1 or 2); empty without a
-    limit.
-    """
+    """Return [number of CPUs] allowed by a cgroup's folder (version 1 or 2), or []."""
     words = (_text(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

@@ -24,9 +24,7 @@ FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "Leak
 
 
 def inputs_in_trace(path: str) -> List[OpInputs]:
-    """Return the inputs of the ops in torch.profiler's JSON file ``path``, in the order in which
-    the ops began.
-    """
+    """Return the inputs of ops in torch.profiler's JSON file ``path``, by their begin."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ops = [event for event in events if event.get("cat") == "cpu_op" and "ts" in event]
@@ -41,18 +39,14 @@ def inputs_in_trace(path: str) -> List[OpInputs]:
 def inputs_of_tensors(
     name: str, tensors: Iterable[Tuple[Optional[Sequence[Optional[int]]], str]]
 ) -> OpInputs:
-    """Return the inputs of the op ``name`` from (shape, element type) of its tensors; a shape with
-    an unknown size becomes empty.
-    """
+    """Return an op's inputs from (shape, dtype) of tensors; unknown shapes become empty."""
     listed = list(tensors)
     shapes = [[] if shape is None or None in shape else list(shape) for shape, _ in listed]
     return name, shapes, [dtype for _, dtype in listed]
 
 
 def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optional[str]:
-    """Write ``inputs`` to the file ``path``, and return the path; if there are no inputs, return
-    None.
-    """
+    """Write ``inputs`` to the file ``path`` and return it; return None if there are none."""
     listed = list(inputs)
     if not listed:
         return None

@@ -73,18 +73,14 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How many iterations to run: ``iterations``, but no further one begins after ``most_ns``
-    nanoseconds, except to reach ``least``."""
+    """How many ``iterations`` to run; none begins after ``most_ns``, except to reach ``least``."""
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Divide the iterations and the time limit into (those before a profile, those after it).
-
-        An odd iteration comes before the profile.
-        """
+        """Divide iterations and time into those before a profile (an odd one more) and after it."""
         return (
             Quota(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
             Quota(self.iterations // 2, self._half_ns(), self.least // 2),
@@ -233,9 +229,7 @@ def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
 
 
 def turn_of(request: CaptureRequest, report: Callable[[str], None]) -> Optional[Turn]:
-    """Return a function that waits for this worker's next turn; None if the worker takes no
-    turns.
-    """
+    """Return a function that waits for this worker's next turn; None if it takes no turns."""
     if not request.turn_with:
         return None
 

@@ -51,11 +51,7 @@ SELF = 0 if resource is None else resource.RUSAGE_SELF
 
 
 def difference(before: Usage, after: Usage) -> Counts:
-    """Return the counts between two readings.
-
-    The fields are accessed by position in getrusage(2), which takes half the time of access by
-    name.
-    """
+    """Return the counts between two readings; access by position takes half the time."""
     if before is None or after is None:
         return Counts(None, None, None, None, None)
     return Counts(
@@ -131,9 +127,7 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Return thread -> ns waited so far, for the threads in the folder of one process; empty if the
-    process has ended.
-    """
+    """Return thread -> ns waited so far, for a process's folder; empty if it has ended."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -143,9 +137,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return the times between two readings by the same thread, without threads that ended
-    meanwhile.
-    """
+    """Return the times between two readings by a thread, without threads that ended."""
     if before is None or after is None:
         return Waiting()
     more = {}
@@ -165,9 +157,7 @@ def _children() -> List[str]:
 
 
 def _waited_of(path: str) -> Optional[int]:
-    """Return how long a thread has waited, in ns; None if it has ended, or the kernel counts
-    nothing (0 0 0).
-    """
+    """Return a thread's waiting time in ns; None if it ended or the kernel counts nothing."""
     try:
         with open(path, encoding="ascii") as line:
             words = line.read().split()
@@ -206,9 +196,7 @@ def _text(thread: int, file: str) -> str:
 
 
 def _allowed(status: str) -> Optional[str]:
-    """Return the CPUs on which a thread may run, such as ``0-1,4``; ``status`` is the text of its
-    /proc file.
-    """
+    """Return a thread's CPUs, such as ``0-1,4``, from the text of its /proc status."""
     line = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     return line.group(1) if line else None
 
@@ -220,9 +208,7 @@ class ThreadTimes:
         self.sums: Optional[Readings] = {}
 
     def add(self, before: Optional[Readings], after: Optional[Readings]) -> None:
-        """Add the times of each thread between two readings, without threads that ended
-        meanwhile.
-        """
+        """Add each thread's times between two readings, except threads that ended."""
         if self.sums is None or before is None or after is None:
             self.sums = None
             return

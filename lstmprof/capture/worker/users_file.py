@@ -75,9 +75,7 @@ class UsersFile:
         return network
 
     def seed(self) -> None:
-        """Seed the framework's generator, so that ``build`` draws the same weights in every
-        process.
-        """
+        """Seed the framework's generator, so that ``build`` draws the same weights everywhere."""
 
     def fault(self, network: Any) -> Optional[str]:
         """Return a fault such as ``a tuple, not …`` if the loop cannot train ``network``."""
@@ -97,9 +95,7 @@ class UsersFile:
         raise NotImplementedError
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Compute the loop's first step without the optimizer; ``batch`` is in the file's
-        layout.
-        """
+        """Compute the loop's first step without the optimizer; ``batch`` in the file's layout."""
         raise NotImplementedError
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,12 +153,7 @@ def implementation_of(request: CaptureRequest) -> Any:
 
 
 def _loaded(file: ImplementationFile, name: str) -> Any:
-    """Execute a file and return its module. Like a script, it can import modules from its own
-    folder.
-
-    Raises:
-        CaptureError: the file has changed, lacks the function, or ends the process when imported.
-    """
+    """Execute a file and return its module; it can import modules from its own folder."""
     with open(file.path, "rb") as content:
         if hashlib.sha256(content.read()).hexdigest() != file.sha256:
             raise CaptureError(

@@ -61,10 +61,7 @@ class Bars:
 
 
 def write_json(value: Any, out: TextIO | None = None) -> None:
-    """Print ``value`` as JSON; unknown numbers are null, never NaN.
-
-    Control characters are escaped.
-    """
+    """Print ``value`` as JSON; unknown numbers are null, and control characters escaped."""
     out = out or sys.stdout
     plain = not (out.encoding or "utf-8").lower().startswith("utf")
     written = json.JSONEncoder(indent=1, ensure_ascii=plain, allow_nan=False).iterencode(value)
@@ -160,10 +157,7 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return the columns to omit on lines of ``width`` characters, and the width left for bars.
-
-    ``long`` are the columns that can be shortened; ``spare`` those that may be omitted.
-    """
+    """Return the columns to omit on lines of ``width``, and the width that is left for bars."""
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -176,10 +170,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return which of the columns ``spare`` to omit so that a line fits ``width`` characters.
-
-    They are the first ones, as few as possible. Return None if omitting all is not enough.
-    """
+    """Return the fewest first columns of ``spare`` to omit, or None if all are not enough."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -202,10 +193,7 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
 def _shorten(
     columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
 ) -> None:
-    """Shorten the cells of the columns ``names`` and ``cut`` in place, so that lines fit ``width``.
-
-    These columns share the width that the other columns leave.
-    """
+    """Shorten the columns ``names`` and ``cut`` in place, so that lines fit ``width``."""
     wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
@@ -223,10 +211,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Return each bar for an area of ``width`` characters, exact to an eighth of a character.
-
-    Non-zero values are at least an eighth long, so that they are visible.
-    """
+    """Return bars ``width`` characters long; non-zero values have an eighth of one at least."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -242,10 +227,7 @@ def _drawn(bars: Bars, width: int) -> list[Any]:
 
 
 def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -> None:
-    """Print the table on lines as long as necessary, so that no number is cut.
-
-    ``room`` is the width of the bars, in characters.
-    """
+    """Print the table on lines of any length; bars are ``room`` characters wide."""
     from rich.table import Table
     from rich.text import Text
 
@@ -277,8 +259,7 @@ def write_line(
 ) -> None:
     """Print one line of text, with its leading spaces; ``head``, its beginning, is bold.
 
-    On a terminal, the ``names`` in it are shortened and the line is broken between words. In a pipe
-    or file, the line is broken only with ``wrap``.
+    The line is broken between words on a terminal; in a pipe or file, only with ``wrap``.
     """
     from rich.text import Text
 
@@ -328,10 +309,7 @@ def write_lines(lines: Sequence[str], *, bold: int) -> None:
 
 
 def console(least: int = 0) -> Any:
-    """Return a rich console for stdout, as wide as the terminal, or ``PIPED`` characters.
-
-    ``least`` is the minimum width in characters.
-    """
+    """Return a rich console for stdout, as wide as the terminal (else ``PIPED``), or ``least``."""
     from rich.console import Console
 
     out, width = styled(sys.stdout), None if sys.stdout.isatty() else PIPED
@@ -362,10 +340,7 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """Return ``values`` as text with ``digits`` decimals, rounded so that they sum to ``whole``.
-
-    Rounding uses the method of the largest remainder (Hamilton).
-    """
+    """Return texts that sum to ``whole`` as printed, by the largest remainder (Hamilton)."""
     scale = 10**digits
     floors = [math.floor(v * scale) for v in values]
     missing = round(whole * scale) - sum(floors)

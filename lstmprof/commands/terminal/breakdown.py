@@ -38,10 +38,7 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print where the time of each run's step goes, and its ``top`` kernels; fastest run first.
-
-    With ``profiled``, the step is the mean profiled step, else the clean step.
-    """
+    """Print the breakdown (``profiled``: of profiled steps) and ``top`` kernels of each run."""
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         steps = breakdown.steps(profiled=profiled)
@@ -71,10 +68,7 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:
-    """Print the end of the output: time lost to the machine, warnings, and further options.
-
-    Each kind of warning is printed once for all runs.
-    """
+    """Print time lost to the machine, each kind of warning once, and further options."""
     for breakdown in breakdowns:
         for note in (*_lost(breakdown), *_linked(breakdown)):
             terminal.write_under(f"{breakdown.run.name}: ", note)
@@ -156,11 +150,7 @@ def _lost(breakdown: Breakdown) -> list[str]:
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return a list with a sentence about the device activities whose launch or op is known.
-
-    The list is empty if launch and op are each known for at least ``_MOST_LINKED`` of the
-    activities; the others are usually copies that no op made.
-    """
+    """Return a list with a sentence about the device activities with a known launch or op."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -199,10 +189,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
-    """Print the times of all runs, then one table per group of runs with the same conditions.
-
-    Each row of these tables is a lane (one device of one rank) of a run.
-    """
+    """Print all times, then a table per group of runs, with a row per lane of a run."""
     timings.show(breakdowns)
     timed = [place for group in comparable(breakdowns) for place in group]
     groups: dict[str, list[Breakdown]] = {}
@@ -237,10 +224,7 @@ def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) ->
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table with one step per row.
-
-    With ``marked=False`` the profile has no step markers, and the row is the whole profile.
-    """
+    """Return the title of a table with one step (without markers: the profile) per row."""
     clean = all(step.clean for step in steps)
     whose = CLEAN if clean else "step" if marked else "profile"
     return f"time of the {whose} in ms: busy parts, then all idle time and its causes"
@@ -299,10 +283,7 @@ def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
 
 
 def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
-    """Return one row in milliseconds: busy parts, other busy, idle, idle parts, other idle, step.
-
-    ``busy`` and ``idle`` name the parts that have a column. The printed parts sum to the step.
-    """
+    """Return one row in ms: busy parts, other busy, idle, idle parts, other idle, step."""
     ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
     parts = []
     for state, named in (("busy", busy), ("idle", idle)):

@@ -182,10 +182,7 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
-    """Print warnings, each kind once: what profiles lack, and why times are doubtful.
-
-    With ``full``, print each as a sentence.
-    """
+    """Print each kind of warning once; with ``full``, each as a sentence."""
     found = [(lack.words, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
     found += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
     alone = len(diagnoses) == 1 and diagnoses[0].fast is None
@@ -193,10 +190,7 @@ def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
-    """Return ``diagnoses`` in Markdown, worst first.
-
-    If there are more than ``MANY``, return one line for each, then the first few in full.
-    """
+    """Return ``diagnoses`` in Markdown, worst first; if over ``MANY``, mostly as one line each."""
     ordered = worst_first(diagnoses)
     texts = []
     if len(ordered) > MANY:

@@ -56,10 +56,7 @@ def show_findings(diagnosis: Diagnosis) -> None:
 
 
 def show_roofline(limit: Roofline) -> None:
-    """Print a blank line, the sentence about the roofline, and a table with a row per category.
-
-    A row has the busy time, the shortest time that the hardware allows, and their ratio.
-    """
+    """Print the sentence about the roofline, and busy time and least time per category."""
     cells = [
         [
             " + ".join(PART_WORDS.get(name, name) for name in reach.categories),
@@ -93,10 +90,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """Return the names (fast run, slow run) for headers; a single run is (empty, its name).
-
-    With ``narrow``, return the words "fast" and "slow".
-    """
+    """Return the names (fast run or "", slow run) for headers; ``narrow``: "fast" and "slow"."""
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -112,10 +106,7 @@ def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """Return the rows of the table of differences: one per kind of time, and the sum.
-
-    The printed numbers of each column add up.
-    """
+    """Return the rows per kind of time, and the sum; the printed numbers add up."""
     rows = waterfall_rows(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -156,10 +147,7 @@ def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
-    """Return the rows of a finding's evidence: its counts, then its largest kernels or ops.
-
-    With ``alone``, the rows have values of one run, else of the fast and the slow run.
-    """
+    """Return a finding's counts and largest ops, for both runs or, if ``alone``, for one."""
     each = each_step(finding.slow)
     cells = [_count_cells(change, each) for change in worth_a_line(finding)]
     for c in finding.largest:
@@ -169,10 +157,7 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """Return time and calls per step: ``3.2 ms in 20 calls``, or ``3.2 ms, 2 in 3 steps``.
-
-    With 0 calls, return only the time.
-    """
+    """Return time and calls per step: ``3.2 ms in 20 calls``, or ``3.2 ms, 2 in 3 steps``."""
     if 0 < calls < 1:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)
         often = "once" if times.numerator == 1 else count(times.numerator)

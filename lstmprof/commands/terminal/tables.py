@@ -87,10 +87,7 @@ def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
 
 
 def _summed_over_devices(kernels: pa.Table) -> pa.Table:
-    """Return ``kernels`` with one row per name, summed over lanes (devices of ranks).
-
-    Values that cannot be summed, such as percentiles, are null.
-    """
+    """Return ``kernels`` with one row per name; percentiles, which cannot be summed, are null."""
     if len(_rank_devices(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]

@@ -16,10 +16,7 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print a table of step times per group of comparable runs, then tables by version.
-
-    With ``statistics``, add the mean, standard deviation and 95th percentile.
-    """
+    """Print step times per group of comparable runs, then by version, with ``statistics``."""
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
         order = sorted(group, key=lambda i: step_ns(breakdowns[i]))

@@ -57,11 +57,7 @@ CAUSE_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Certainty:
-    """How certain a finding is.
-
-    ``reasons`` say why the ``level`` is not higher; the tuple is empty if the level is
-    ``measured``.
-    """
+    """How certain a finding is; ``reasons`` (none if measured) say why ``level`` is not higher."""
 
     level: Level
     reasons: tuple[str, ...] = ()
@@ -69,13 +65,11 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a diagnosis has an answer.
+    """Whether a diagnosis has an answer, and the finding that is the ``cause``, if one is found.
 
-    ``state`` is ``found`` (``cause`` is the finding), ``none`` (no difference beyond noise) or
-    ``unknown`` (the profile does not show the cause). ``cause`` is None unless ``state`` is
-    ``found``. ``reason`` explains the other states; it continues a sentence that begins with the
-    names of the runs. ``advice`` says what would help; it is empty if nothing would. ``differs`` is
-    True if the steps differ beyond noise. ``ratio`` is None for a single run.
+    ``state`` is ``found``, ``none`` (no difference beyond noise) or ``unknown`` (the profile does
+    not show the cause). ``reason`` explains the last two; it continues a sentence that begins with
+    the names of the runs. ``differs`` is True if the steps differ beyond noise.
     """
 
     state: State
@@ -142,8 +136,7 @@ def _outcome_of_same_work(
 ) -> Outcome:
     """Return the outcome for two runs that make the same calls, if one run is slower.
 
-    A finding is the cause if it grew by clearly more than the common factor of all calls, or if a
-    setting or counter explains why calls are slower.
+    The cause is a finding that grew by more than the common factor of all calls, or a setting.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
@@ -240,10 +233,7 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """Return the missing data without which the profile cannot show where the time went, or None.
-
-    Return None also if the device was busy for most of the step.
-    """
+    """Return the lack that hides where the time went, unless the device was mostly busy."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -253,7 +243,7 @@ def _blind(lack: Lack, whose: str = "") -> str:
 
 
 def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int) -> str:
-    """Return the kinds of time without a cause, with their shares of the step, as a clause."""
+    """Return the kinds of time without a cause, with their shares of ``whole``, as a clause."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])
     if [f.kind for _, f in shares] == [causes.UNKNOWN]:
@@ -271,10 +261,9 @@ def _with_most(finding: Finding, share: str) -> str:
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
-    """Return a clause such as ``; most of the rest is matmul, 3.1 ms``.
+    """Return ``; most of the other 5.0 ms is matmuls, 3.1 ms``; ``what`` is ``the other 5.0 ms``.
 
-    It names the largest kind of time that has a cause, and is empty if there is none. ``what`` is
-    the text for all time with a cause, here ``the rest``.
+    The clause names the largest kind of time that has a cause; it is empty if there is none.
     """
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
@@ -286,10 +275,7 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """Return a clause with the longest op on the host, if a device was diagnosed.
-
-    The clause is empty if a kind of time with a known cause takes longer on the device.
-    """
+    """Return a clause with the longest op on the host, if it is longer than all device work."""
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
     known = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)

@@ -134,11 +134,7 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return {name of an op or, on a device, of a kernel: its calls per step}.
-
-    If the profile has neither, count the calls of the contributors, which omit short ops whose
-    recorded time was all profiling overhead.
-    """
+    """Return {name of an op, kernel or (if there are none) contributor: its calls per step}."""
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
     if rows:
@@ -159,11 +155,7 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return the least time, in ns, by which a kind of time (``finding``) grew beyond ``factor``.
-
-    ``factor`` is how much slower all calls are. The result is the low end of the slow run's
-    interval minus ``factor`` times the high end of the fast run's interval.
-    """
+    """Return the low end of the slow time minus ``factor`` times the fast high end, in ns."""
     assert finding.fast is not None
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
     high = sum(ns * span.high_ns / span.ns for ns, span in _spans(finding.fast, finding, "fast_ns"))
@@ -187,10 +179,7 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield (ns, length with 95 % interval) for each part of a finding that takes time.
-
-    ``which`` is ``slow_ns`` or ``fast_ns``; ``profile`` is the profile of that run.
-    """
+    """Yield (ns, length with 95 % interval) per part of ``finding``; ``which``: ``slow_ns`` …"""
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)

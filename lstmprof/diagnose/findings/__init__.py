@@ -105,10 +105,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Return two dictionaries, for the fast and the slow run: kind of time → its contributors.
-
-    The first is empty if there is no fast run.
-    """
+    """Return two mappings, for the fast (or no) and the slow run: kind of time → contributors."""
     comparison = causes.comparison_of(slow)
     of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return of_fast, causes.by_kind(slow, comparison)
@@ -125,30 +122,21 @@ def _times(of_fast: _Kinds, of_slow: _Kinds) -> list[Difference]:
 def group_of(kind: str, profile: StepProfile) -> str:
     """Return the group in which ``kind`` is reported: ``host`` if a device waits for its host.
 
-    Every other kind is its own group. A device also waits for its host while the host prepares the
-    input or compiles; the group does not include these waits. Unknown host time is not in the group
-    either.
+    Waits while the host prepares the input or compiles, and unknown host time, are their own group.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
 
 
 def wait_of(kind: str) -> str:
-    """Return ``host`` for kinds of waits that only a slow host causes, else ``kind`` unchanged.
-
-    A device also waits for its host while the host prepares the input or compiles, but these waits
-    have other causes.
-    """
+    """Return ``host`` for kinds of waits that only a slow host causes, else ``kind`` unchanged."""
     return HOST if kind in causes.WAITS and kind in CAUSES else kind
 
 
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort known causes before unknown time, then by the saving of their group, then by their own.
-
-    ``saves`` is kind of time -> saving in ns.
-    """
+    """Sort by known cause, then by the saving (``saves``, in ns) of the group, then of the kind."""
     of_group: Counter[str] = Counter()
     of_wait: Counter[str] = Counter()
     for row in rows:
@@ -266,11 +254,7 @@ class Finding:
 
     @property
     def group(self) -> str:
-        """Return the name of the group of kinds that are reported together.
-
-        The waits of a device for its host form the group ``host``. Every other kind is its own
-        group.
-        """
+        """Return ``host`` for the waits of a device for its host, else the kind."""
         return group_of(self.kind, self.slow)
 
     def change(self, quantity: str) -> Change | None:
@@ -279,11 +263,7 @@ class Finding:
 
     @property
     def repeated(self) -> Culprit | None:
-        """Return the largest op that the slow run calls over 1.5 times as often as the fast run.
-
-        Return None if there is no such op, for a single run, and if the runs have different
-        implementations.
-        """
+        """Return the largest op that the slow run calls 1.5 times as often (same code), or None."""
         name = self.slow.implementation
         if self.fast is None or name is None or self.fast.implementation != name:
             return None

@@ -80,10 +80,7 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Items of one kind (``noun``) in one run: their number and time per step.
-
-    ``library`` computes them if they are ops for whole recurrent layers; else it is empty.
-    """
+    """Items of one kind (``noun``) in a run, per step; ``library`` runs them as layer ops."""
 
     noun: str
     number: float
@@ -197,11 +194,7 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """Return the counts and durations of a finding that a table shows.
-
-    Counts that are 0 in both runs are omitted. The duration is the mean, or the median and the
-    longest if a few long items distort the mean.
-    """
+    """Return a finding's non-zero counts, and mean durations (if uneven: median and longest)."""
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -270,10 +263,7 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
 
 
 def _without(items: _Items, number: float) -> float:
-    """Return the ns saved if there were only ``number`` items.
-
-    If a few items are much longer, assume that the shorter ones would be missing.
-    """
+    """Return the ns saved with only ``number`` items; the short ones count as missing if uneven."""
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
     if not number or spread is None or not spread.uneven:
@@ -334,11 +324,7 @@ def _length(items: _Items) -> str:
 
 
 def _uneven(items: _Items) -> str:
-    """Return the durations of the items if a few of them take most of the time, else an empty text.
-
-    Also empty if the longest item exceeds all items' share of the step, because it overlaps other
-    work.
-    """
+    """Return the durations of the items if a few, not hidden by other work, take most time."""
     spread = items.spread
     few = spread is not None and spread.uneven and _LEAST_OWN_SHARE * spread.longest_ns <= items.ns
     return _length(items) if few else ""
@@ -351,10 +337,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Return the items of the finding's kind in ``profile``, the most time first.
-
-    Their times are scaled down if the kind's contributors take more than ``spent_ns``.
-    """
+    """Return the items in ``profile``, most time first, scaled down to ``spent_ns`` if longer."""
     contributors = _contributors(finding, profile)
     whole = total_ns(contributors)
     share = min(1.0, spent_ns / whole) if whole else 0.0
@@ -415,10 +398,7 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """Return the op or range that adds most time to the finding, as a clause.
-
-    The clause is empty if it adds less than ``EVIDENCE_SHARE``.
-    """
+    """Return a clause with the op that adds most time, if it adds ``EVIDENCE_SHARE``."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""

@@ -100,10 +100,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function that sums a table's bytes per step, without memsets.
-
-    The function returns None if the bytes of one row are unknown.
-    """
+    """Return a function that sums a table's bytes per step, or None if a row's are unknown."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]

@@ -92,10 +92,7 @@ def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagr
 
 
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if denormals explain enough of the difference.
-
-    The evidence is the number of microcode assists, or that only the slow run kept denormals.
-    """
+    """Return the reason if counted microcode assists, or settings, show denormals."""
     first, second = (
         _per_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow)
     )
@@ -165,10 +162,7 @@ def _threads_of(profile: StepProfile) -> list[ThreadTime]:
 
 
 def _threads_and_cpus(profile: StepProfile) -> tuple[int, int] | None:
-    """Return the number of threads that take part in the work, and of the CPUs they may use.
-
-    Return None if these are unknown.
-    """
+    """Return the numbers of working threads and of the CPUs that they may use, or None."""
     times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
     most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
     allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
@@ -245,10 +239,7 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if reading the additional cache lines explains enough of the difference.
-
-    Each line takes the least time possible, at the rate of a large copy.
-    """
+    """Return the reason if reading the additional cache lines takes long enough."""
     counts = [_per_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)]
     peaks = slow.info.peaks
     rate = peaks.copy_bytes_per_s if peaks else None
@@ -332,10 +323,7 @@ def _per_step(profile: StepProfile, timed: int | None) -> float | None:
 
 
 def _explains_enough(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether ``ns`` of CPU time explain ``_EXPLAINING_SHARE`` of the steps' difference.
-
-    The CPU time is scaled up if the slow run's thread had a CPU for only a part of the time.
-    """
+    """Return whether ``ns`` of CPU time explain ``_EXPLAINING_SHARE`` of the difference."""
     share = _cpu_share(slow)
     scale = 1 / share if share and share < 1 else 1
     return ns * scale >= _EXPLAINING_SHARE * (slow.length_ns - fast.length_ns)

@@ -25,11 +25,9 @@ _EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by '
 
 @dataclass(frozen=True)
 class Limit:
-    """One condition that fails the gate if the measured value is larger than ``most``.
+    """A condition that fails the gate if ``word`` (slower, faster or step) exceeds ``most``.
 
-    ``word`` is what is measured: ``slower``, ``faster`` or ``step``. ``most`` is in ns for
-    ``step``; for the others it is a share, such as 0.03 for ``slower > 3 %``. ``text`` is the
-    condition as it is printed.
+    ``most`` is in ns for ``step``, else a share, such as 0.03 for ``slower > 3 %``.
     """
 
     word: Word

@@ -50,10 +50,8 @@ class Judged:
 class Verdict:
     """Whether the run ``new`` keeps every limit, compared with the run ``base``.
 
-    ``ratio`` is the step of ``new`` divided by the step of ``base``; it is None if a step takes no
-    time. ``judged`` has one entry per limit. ``advice`` says what to do about an inconclusive
-    verdict; it is empty for other verdicts. ``why`` is the diagnosis in one sentence if the verdict
-    is ``fail``; it is empty for other verdicts.
+    ``ratio`` is None if a step takes no time. ``judged`` has one entry per limit. ``advice`` is for
+    inconclusive verdicts, ``why`` (the diagnosis) for failed ones; else they are empty.
     """
 
     base: StepProfile
@@ -361,10 +359,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return functions of a run; two runs form a pair if the result of one function agrees.
-
-    The strictest function comes first.
-    """
+    """Return functions of a run, strictest first; runs with the same result of one form a pair."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

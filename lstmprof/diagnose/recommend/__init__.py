@@ -144,10 +144,7 @@ class Recommendation:
         return f"{text}.{self._framework_sentence()}"
 
     def _framework_sentence(self) -> str:
-        """Return a sentence on the fastest implementation of the user's framework.
-
-        The text is empty if the winner has this framework, or if no such run is surely slower.
-        """
+        """Return a sentence on the fastest slower implementation of the user's framework, or ""."""
         own = self.framework
         if own is None or self.winner.profile.info.framework == own:
             return ""

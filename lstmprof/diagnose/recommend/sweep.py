@@ -49,11 +49,7 @@ TABLES = ("ledger", "collectives")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on how much is measured.
-
-    ``quick`` stops after the first round. No capture starts after ``most_s`` seconds; None is no
-    limit.
-    """
+    """``quick`` stops after the first round; no capture starts after ``most_s`` seconds."""
 
     quick: bool = False
     most_s: float | None = None
@@ -152,10 +148,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round ("first look") until the time limit is reached.
-
-    Return the breakdowns by run name, and the candidates that failed or came too late.
-    """
+    """Time each candidate in one round until the time is over; return results and failures."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():
@@ -175,11 +168,7 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """Yield (run name, breakdown) for each requested run; add failed captures to ``left``.
-
-    The runs of one group are captured together, in turns. A group is captured again unless all its
-    runs exist in ``out`` and can be kept (``_is_kept``).
-    """
+    """Yield (run name, breakdown) of requested runs, made in turns per group unless they exist."""
     kept = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, kept, strict=True) if not is_kept]
     names = {name: request for group in groups for name, request in group.items()}

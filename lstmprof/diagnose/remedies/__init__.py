@@ -223,7 +223,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
     """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
     The fix must save at least half of ``whole_ns``, or an unknown time. Advice from rows of
-    ``TABLE`` with ``first`` precedes advice from rows with ``of_several``. If no advice with
+    ``TABLE`` with ``first`` precedes advice from rows with ``several_kinds``. If no advice with
     ``first`` saves that much, half of the time of the ``named`` finding is enough.
     """
     wide = {row.name for row in TABLE if row.of_several}
@@ -238,10 +238,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of a row of ``TABLE`` for a finding.
-
-    Return None if the row does not match, or if the fix saves too little.
-    """
+    """Return the advice of ``remedy``, or None if it does not match or saves too little."""
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None
@@ -275,21 +272,14 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is not a page of another framework.
-
-    Return the first source if ``framework`` is unknown, or if all are pages of other frameworks.
-    """
+    """Return the first source that is not a page of another framework, else the first one."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most time that the fix of a row can save, in ns per step.
-
-    This is the time of the finding, or of all kinds of the row if ``of_several``. A fix for one
-    kind of wait of a device for its host may save all such waits.
-    """
+    """Return the most ns per step that a fix can save: the time of all kinds that it affects."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.of_several else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

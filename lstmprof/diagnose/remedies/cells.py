@@ -232,10 +232,7 @@ def form_of(profile: StepProfile) -> str | None:
 
 
 def _form_of_cells(profile: StepProfile) -> str | None:
-    """Return whether LSTM cells run as a ``LOOP`` or as a ``CELL_OP``, from the layer table.
-
-    Return None if fewer than ``_SERIES`` cells per step are known.
-    """
+    """Return ``LOOP`` or ``CELL_OP`` if a step has ``_SERIES`` LSTM cells, else None."""
     cells: Counter[str] = Counter()
     for row in profile.rows("layers"):
         if row.get("cell") == "lstm" and row["form"] in (LOOP, CELL_OP):
@@ -245,10 +242,7 @@ def _form_of_cells(profile: StepProfile) -> str | None:
 
 
 def _cell(profile: StepProfile) -> str:
-    """Return ``lstm``, ``gru`` or ``rnn``, from the workload or the ops of single cells.
-
-    Return ``lstm`` if neither shows the cell.
-    """
+    """Return ``lstm``, ``gru`` or ``rnn``, from the workload or the ops of cells; else ``lstm``."""
     workload = profile.info.workload
     if workload is not None and workload.cell in _LAYERS:
         return workload.cell
@@ -285,8 +279,7 @@ def input_matmuls(f: Finding) -> Match | None:
 def separate_gates(f: Finding) -> Match | None:
     """Match a handwritten torch cell with five or more elementwise ops per time step.
 
-    On a CPU, compiling the cell saved only 0.4 of 45.8 ms. So there it matches only if the faster
-    run has a compiled cell.
+    On a CPU (0.4 of 45.8 ms saved) only if the faster run has a compiled cell.
     """
     pointwise = _per_cell(f.slow, "pointwise")
     if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
@@ -392,10 +385,7 @@ def small_loop(f: Finding) -> Match | None:
 
 
 def _loops(profile: StepProfile) -> dict[str, float]:
-    """Return how often per step each loop of XLA runs its body: name-scope path → times.
-
-    The count is that of the op in the body that runs most often.
-    """
+    """Return name-scope path → times per step that XLA's loop of this path runs its body."""
     times: dict[str, float] = {}
     for path, number in profile.seen.paths.items():
         loop, body, _ = path.partition("while/body")

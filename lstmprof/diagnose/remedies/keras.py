@@ -111,11 +111,7 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_keras(profile: StepProfile) -> bool:
-    """Return whether the run has a Keras layer.
-
-    This follows from the run's implementation, else from Keras's Python frames or the scope of a
-    Keras cell.
-    """
+    """Return whether the implementation, a Python frame or a scope is of Keras."""
     row = ROWS.get(profile.implementation or "")
     if row is not None:
         return row.library == "keras"
@@ -129,10 +125,9 @@ def _in_one_op(profile: StepProfile) -> bool:
 
 
 def masks_in_the_loop(profile: StepProfile) -> float:
-    """Return how often per step a recurrent layer's loop selects old or new state by a mask.
+    """Return how often per step a layer's loop selects state by a mask; 0 if unknown.
 
-    Return 0 if no selection is known. PyTorch's ops have no scope. There, selections count only if
-    Python frames of Keras's loop were recorded and there are as many selections as tanh ops.
+    PyTorch's ops have no scope: Keras's frames, and as many selections as tanh ops, are needed.
     """
     if profile.framework in TORCH:
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
@@ -148,11 +143,7 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 
 
 def masks_seen_going_in(profile: StepProfile) -> bool:
-    """Return whether a Keras model that runs cell by cell got padded input sequences.
-
-    This also finds masks in TensorFlow's profiles, which omit short ops (``certainty.pair``) and so
-    may lack the selections by the mask.
-    """
+    """Return whether a Keras model that runs cell by cell got padded input sequences."""
     if profile.info.padding is None:
         return False
     return profile.seen.keras_frames or any(map(_LOOP_OF_CELL.match, profile.seen.paths))

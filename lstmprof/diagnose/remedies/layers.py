@@ -67,11 +67,7 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass of a cuDNN layer, with the algorithms that were requested and that ran.
-
-    ``way`` is ``forward`` or ``backward``, ``asked`` the algorithm that PyTorch requests, ``seen``
-    the algorithm that ran; ``seen`` is None if no kernel's name shows it.
-    """
+    """One pass (``way``) of a cuDNN layer: the algorithm that PyTorch wants, and the one seen."""
 
     way: str
     asked: Choice
@@ -181,12 +177,7 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes to the layer after which cuDNN would run persistent kernels.
-
-    The text is empty if no changes are known.
-
-    cuDNN has two kinds: ``STATIC``, and ``SMALL_H`` for few hidden units.
-    """
+    """Return the fewest changes after which cuDNN would run persistent kernels, or ""."""
     large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]

@@ -37,11 +37,7 @@ _NODE = re.compile(r"autograd::engine::evaluate_function: (?!torch::autograd::Ac
 
 
 def anomaly_mode(f: Finding) -> Match | None:
-    """Match a NaN check for every backward node.
-
-    The saving is unknown: anomaly mode also stores a Python stack for each forward op, and no event
-    shows that time.
-    """
+    """Match a NaN check for every backward node; no event shows all that it costs."""
     rows = f.slow.rows("ops")
     checks = next((r["count"] for r in rows if r["name"] == _CHECK), 0)
     nodes = sum(r["count"] for r in rows if _NODE.search(r["name"]))
@@ -52,11 +48,7 @@ def anomaly_mode(f: Finding) -> Match | None:
 
 
 def denormals(f: Finding) -> Match | None:
-    """Match slow arithmetic on denormals on a CPU.
-
-    It shows as matmuls that are slow in one part of every step, or as a setting that only the
-    faster run has (it flushes denormals to zero).
-    """
+    """Match matmuls that denormals slow in a part of each step, or a setting that keeps them."""
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
         return Match(_slowing(slow), slow.ns)
@@ -99,8 +91,7 @@ def faster_settings(f: Finding) -> Match | None:
 def debugging(f: Finding) -> Match | None:
     """Match launches that wait for their kernels, or environment variables for debugging.
 
-    If launches stop waiting, host and device can work at the same time. So the fix saves at most
-    the busy time or the idle time of the device, whichever is shorter.
+    The fix saves at most the device's busy or idle time, whichever is shorter.
     """
     profile = f.slow
     variables = profile.info.settings.environment or {}

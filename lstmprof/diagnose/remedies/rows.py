@@ -71,7 +71,7 @@ class Remedy:
     saved time; it is None if there is no such work. ``frameworks`` is empty if the row is for every
     framework. ``sources`` are addresses of pages. ``example`` is None if no profile is at hand.
 
-    ``of_several`` is True if the fix saves time of several kinds, not only of the finding's kind.
+    ``several_kinds`` is True if the fix saves time of other kinds than the finding's, too.
     ``first`` is True if this cause becomes the verdict's cause even if the saving is unknown.
     docs/causes.md is generated from these fields.
     """
@@ -156,12 +156,10 @@ def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
 
 
 def series_of_launches(finding: Finding) -> int | None:
-    """Return the time per step, in ns, of gaps before kernels because of slow launches.
+    """Return the ns per step of usual gaps before kernels, if slow launches explain the gaps.
 
-    Only gaps of usual length count (``Gaps.usual_ns``). Return None if the launches are not the
-    reason: there are fewer than ``SERIES`` kernels, the median gap is shorter than the median
-    kernel, or the usual gaps take less than half of all gaps or of the device's waits for its host
-    (one long gap or call shows nothing about launches).
+    They do not if there are few kernels (``SERIES``), the median gap is shorter than the median
+    kernel, or one long gap takes most of the time.
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:

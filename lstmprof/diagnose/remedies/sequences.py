@@ -182,10 +182,7 @@ _RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cp
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers that ATen runs op by op on a CPU, without a library such as oneDNN.
-
-    ``is_reason`` returns whether a row of the layer table shows why; other layers do not match.
-    """
+    """Match layers that ATen runs op by op on a CPU, for the reason ``is_reason`` (of a row)."""
     profile = finding.slow
     rows = [
         row

@@ -91,11 +91,7 @@ def values_read(f: Finding) -> Match | None:
 
 
 def _read_from_device(f: Finding) -> Match | None:
-    """Match values of the GPU that the host reads and waits for.
-
-    Two reads or more match not only synchronisation but also waits for launches and dispatch, if
-    the reads take ``_MUCH`` of the step.
-    """
+    """Match values of the GPU that the host reads and waits for."""
     reads = f.slow.seen.read
     times = sum(fact.count for fact in reads)
     much = total(reads) >= _MUCH * f.slow.length_ns

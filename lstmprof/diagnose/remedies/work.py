@@ -111,10 +111,7 @@ def casts(f: Finding) -> Match | None:
 
 
 def _relaid_by_choice(f: Finding) -> list[Fact]:
-    """Return the copies into another memory layout by ops such as ``contiguous``.
-
-    Return an empty list if recurrent layers make most of them.
-    """
+    """Return the copies into another layout by ops such as ``contiguous``, not by layers."""
     moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
     return [] if 2 * total(f.slow.seen.relaid) > total(moved) else moved
 

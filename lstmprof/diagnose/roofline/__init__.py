@@ -165,10 +165,7 @@ def roofline(
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
-    """Return one entry per category with busy time, longest first.
-
-    If the step has ``rnn`` ops, ``LAYER_CATEGORIES`` form one entry.
-    """
+    """Return one entry per category with busy time, longest first; recurrent layers are one."""
     together = LAYER_CATEGORIES if busy_ns.get("rnn") else ()
     groups = {
         together if category in together else (category,)

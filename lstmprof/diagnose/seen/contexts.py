@@ -273,10 +273,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def _around(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the row of the ``chosen`` event that is or contains it, else ``NONE``.
-
-    What contains a launch call also contains the device activity that the call launched.
-    """
+    """Return the ``chosen`` event that is, contains or launched each event, else ``NONE``."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own

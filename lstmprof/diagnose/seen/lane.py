@@ -22,10 +22,9 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name: ``count`` events per step, which take ``ns`` per step.
+    """Events of one name: ``count`` per step in ``ns`` per step, inside ``within``.
 
-    ``within`` is the name of the op, range or call around these events. ``median_ns`` is the median
-    duration of the events of this name that are not in the fact; None if there are none.
+    ``median_ns`` is the median duration of the other events of this name, or None.
     """
 
     name: str
@@ -156,10 +155,9 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """Return the lane's time in the events ``roots`` (a mask), one fact per name.
+        """Return the lane's time in and because of the events ``roots``, one fact per name.
 
-        The time includes everything inside the roots and everything that they issued; nested roots
-        count once. With ``backward``, it includes the linked ops that compute the gradients.
+        Nested roots count once. ``backward`` includes the linked ops that compute the gradients.
         """
         if not roots.any():
             return ()

@@ -62,11 +62,7 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells of the call of compiled code that runs most cells; None if fewer than 8.
-
-    Cells are recognised by their matmul of the state (batch, hidden) with weights (hidden,
-    gates · hidden).
-    """
+    """Return the cells of the compiled call with most matmuls of the state, if 8 or more."""
     events = lane.events
     products = lane.events_named(_MATMUL.match)
     region = compiled_regions(events)
@@ -271,11 +267,7 @@ _LOOPED_OPS = 32
 
 
 def looped_module(lane: Lane) -> tuple[str, int] | None:
-    """Return (name of a module that loops over time, calls of one op in it).
-
-    Only modules count whose networks can compute all time steps at once, such as mLSTM. None if
-    there is no such loop, or if kernels were recorded that do so.
-    """
+    """Return (module that loops over time but need not, calls of one op in it), or None."""
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
     if not named.any() or (lane.here & events.where_name(_PARALLEL_KERNELS.search)).any():

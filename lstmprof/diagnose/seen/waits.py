@@ -120,10 +120,9 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Return for each event whether it is the synchronisation with which PyTorch's profiler stops.
+    """Return which event is the synchronisation with which PyTorch's profiler stops.
 
-    That call is the last one of its rank, comes after every op, and is not inside a function of the
-    user whose name says that it synchronises.
+    It is the last call of its rank, after every op, and in no function that synchronises.
     """
     events = lane.events
     calls = lane.rank & events.is_kind("runtime")
@@ -142,11 +141,7 @@ def stops_profiler(lane: Lane) -> Flags:
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:
-    """Return the activities that a stream wait delayed, with the time for which they were queued.
-
-    ``within`` is the wait: the event on the activity's stream if the profile has one, else the call
-    that enqueued a wait between the previous launch and the activity's launch.
-    """
+    """Return the activities that a stream wait (``within``) delayed, with their queued time."""
     spent_ns = lane.idle_ns(QUEUED)
     rows = np.flatnonzero(spent_ns)
     launch = lane.events.rows_named("launch_id")[rows]
@@ -161,11 +156,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls in which the host waited while the idle device began work late.
-
-    The work was already launched, and the device had been idle before the launch. ``within`` is the
-    op around the call.
-    """
+    """Return the blocking calls in which an idle device began launched work late."""
     of = lane.intervals.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
     idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
@@ -182,10 +173,7 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return for each ``launch`` the call that enqueued a wait between it and the launch before.
-
-    Both are on the thread of the launch. ``NONE`` if there is no such call.
-    """
+    """Return the call that enqueued a wait since the launch before on its thread, or ``NONE``."""
     events = lane.events
     waits = events.where_name(_EVENT_WAIT.search) | events.where_name(_HOST_FUNCTION.search)
     enqueues = np.zeros(len(events), dtype=np.bool_)
@@ -202,10 +190,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return for each activity the stream-wait event on its stream that ended while it was queued.
-
-    The activity is queued from ``since_ns`` to its start. ``NONE`` if there is no such event.
-    """
+    """Return the wait that ended on each activity's stream while it was queued, or ``NONE``."""
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)

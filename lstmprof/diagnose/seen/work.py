@@ -155,8 +155,7 @@ _Shapes = list[Any]
 class Product:
     """Kernels of one name that an op launched: ``ns`` per mean step, ``count`` of them.
 
-    ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden units) of a
-    recurrent layer; empty if unknown.
+    ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden) of a layer.
     """
 
     kernel: str
@@ -207,10 +206,7 @@ def _half(dtypes: str) -> str | None:
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Return a function that computes (m, k, n) from an op's input shapes.
-
-    Input number ``first`` is (…, m, k), the next input (…, k, n).
-    """
+    """Return a function of input shapes that computes (m, k, n); input ``first`` is (…, m, k)."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 

@@ -301,10 +301,7 @@ def step_profile_of(
 
 
 def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) -> Meanwhile | None:
-    """Return what the device or host ``late`` did while other ranks waited for it in collectives.
-
-    ``own`` are the time intervals of ``late``; None computes them.
-    """
+    """Return what ``late`` did (in its intervals ``own``) while other ranks waited for it."""
     rank, device = late
     events = breakdown.events_of_rank(rank)
     if own is None:
@@ -317,11 +314,7 @@ def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) ->
 def _chosen(
     name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, wanted: RankDevice
 ) -> tuple[MeanStep, str]:
-    """Return (the device or host to diagnose, why it was chosen).
-
-    Raises:
-        UsageError: the ``wanted`` rank or device does not exist.
-    """
+    """Return (the device or host to diagnose, why); refuse a ``wanted`` one that is missing."""
     rank, device = wanted
     fitting = [
         lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
@@ -414,10 +407,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
-    """Return a sentence that names the diagnosed device or host, and why it was chosen.
-
-    The result is empty if the run has only one.
-    """
+    """Return a sentence that names the diagnosed device or host, and why, if there are several."""
     if len(lanes) == 1:
         return ()
     return (
@@ -428,11 +418,7 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
 def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
-    """Return sentences on the rank that the others wait for, and on the cost of communication.
-
-    The result is empty for a single device or host if communication takes too small a share of the
-    step.
-    """
+    """Return sentences on the rank that others wait for, and on the cost of communication."""
     least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []

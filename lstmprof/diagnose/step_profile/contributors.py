@@ -169,10 +169,7 @@ def _are(rows: Flags, row: Ints) -> Flags:
 
 
 def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return for each short interval of Python on a host the op called right after it, or ``NONE``.
-
-    ``NONE`` also for every other interval, and for all intervals of a device.
-    """
+    """Return the op called right after each short interval of Python on a host, or ``NONE``."""
     row = intervals.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
@@ -234,10 +231,7 @@ def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tupl
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:
-    """Return for each group the number of distinct events (``row``) that have some of its time.
-
-    The caller sets it to 0 for Python before a call and for launch latency, which are no calls.
-    """
+    """Return for each group the number of distinct events (``row``) that have some of its time."""
     pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
@@ -252,9 +246,7 @@ def lost_overhead_ns(
 ) -> int:
     """Return the idle time (ns per step) that may be due to profiler overhead of unknown threads.
 
-    Kineto records CUPTI's overhead without a thread. Idle time during such overhead counts for the
-    op that the host thread ran, although the profiler may be the cause. Time in runtime calls is
-    not included.
+    Kineto records CUPTI's overhead without a thread, so an op may get its time.
     """
     rows = events.rows_of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)

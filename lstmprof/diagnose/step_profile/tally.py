@@ -247,10 +247,7 @@ def is_kernel_call(name: str) -> bool:
 
 
 def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
-    """Return the rows of calls that launched kernels or graphs on ``device``.
-
-    A call without an activity belongs to ``device`` if there is no other device.
-    """
+    """Return the rows of calls that launched kernels or graphs on ``device``, or on none."""
     calls = launch_calls(events)
     calls = calls[inside[calls]]
     activity = inside & events.is_kind(*ACTIVITY_KINDS)

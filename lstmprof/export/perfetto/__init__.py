@@ -107,10 +107,7 @@ def write_pair(
 def _write_step(
     packets: Packets, breakdown: Breakdown, rank: int | None, device: int | None, first: int
 ) -> int:
-    """Write one step of a device or of the host threads, with arrows numbered from ``first``.
-
-    Return the next free number.
-    """
+    """Write one step of a lane, with arrows numbered from ``first``; return the next number."""
     events, windows, intervals = breakdown.attributed_steps(rank, device)
     window = median_step(windows)
     rows = events.rows_of_rank(rank)
@@ -140,11 +137,7 @@ def _write_step(
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Check that a trace may be written to ``path``.
-
-    Raises:
-        RunError: the file exists and ``force`` is False, or is not a plain file.
-    """
+    """Raise RunError if ``path`` exists and ``force`` is False, or is not a plain file."""
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
 
 
@@ -280,10 +273,7 @@ def _add_counters(
 def _add_recorded(
     packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
 ) -> None:
-    """Add the counters that the profile contains; if ``span`` is given, only their values in it.
-
-    The last value before ``span`` becomes the value at its start.
-    """
+    """Add the profile's counters; ``span`` limits them, and begins with the last value before."""
     track_of: dict[Series, int] = {}
     before: dict[Series, float] = {}
 

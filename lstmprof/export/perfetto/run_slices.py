@@ -32,11 +32,7 @@ _OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
-    """The arrows from launches to the activities that they enqueued.
-
-    An activity that begins before its launch has no arrow. The arrow to an activity has the number
-    ``first`` + the activity's ``event_id``.
-    """
+    """The arrows from launches to later activities, numbered ``first`` + ``event_id``."""
 
     def __init__(self, packed: Packed, first: int = 1) -> None:
         self.first = first
@@ -204,11 +200,7 @@ class CounterSamples:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The activities of one device; arrays have one element per activity.
-
-    ``launched`` marks activities with a known launch; for these, ``returned_ns`` is the time at
-    which the launch returned.
-    """
+    """Arrays of one device's activities; ``launched`` have a launch that ``returned_ns``."""
 
     rank: int | None
     device: int
@@ -286,10 +278,7 @@ def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Return (times, sum of the ``amounts`` of the intervals that contain the time).
-
-    The times are those at which the sum changes.
-    """
+    """Return (times of change, sum of the ``amounts`` of the intervals that contain the time)."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

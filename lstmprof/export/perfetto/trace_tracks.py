@@ -102,10 +102,7 @@ class Packets:
         self._packet(number(13, _CLEARED) + number(87, 1))
 
     def id(self, given: int | None, process: int = 0) -> int:
-        """Return ``given`` (a process or thread id), or a new number if it cannot be used.
-
-        It cannot be used if it is None, too large, or used already (a thread: in ``process``).
-        """
+        """Return ``given`` (a process or thread id), or a new number if taken or too large."""
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
             return next(self._free_ids)
@@ -225,10 +222,7 @@ _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track, with further tracks of the same name for slices that overlap without nesting.
-
-    Slices must be added by start, and the longer one first if two start together.
-    """
+    """A track; it makes more of its name for slices (by start, longest first) that overlap."""
 
     def __init__(self, packets: Packets, new: Callable[[int], int]) -> None:
         self._packets, self._new = packets, new
@@ -258,10 +252,7 @@ class Track:
 
 
 class Tracks:
-    """The tracks of a run, created on first use; ``main_pids`` has each rank's main process.
-
-    Names of ranks contain the run's name, unless the run is ``alone`` in the trace.
-    """
+    """The tracks of a run, made when used; names of ranks have the run's unless it is ``alone``."""
 
     def __init__(
         self,

@@ -48,10 +48,7 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Return the last layer's outputs: (time, batch, hidden), or (1, batch, hidden).
-
-        The outputs are those of every time step if the workload uses them, else of the last one.
-        """
+        """Return the last layer's outputs (time, batch, hidden); of the last step: (1, …)."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1

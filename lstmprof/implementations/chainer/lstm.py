@@ -50,11 +50,7 @@ class Network(ends.Ends):
             )
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are
-        the sequences' numbers of time steps.
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         steps = list(F.separate(self.embedded(inputs)) if self.embedding is not None else inputs)
         masks = None if lengths is None else _masks(len(steps), lengths)
         for first in range(0, len(self.cells), len(self.suffixes)):
@@ -107,10 +103,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """Convert ``rows`` from gate after gate to unit after unit (``interleave``), or back.
-
-    ``places`` permutes the gates.
-    """
+    """Permute the gates of ``rows`` by ``places``, to unit after unit (``interleave``) or back."""
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]

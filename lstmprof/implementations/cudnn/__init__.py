@@ -278,10 +278,7 @@ def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> L
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """Yield (cuDNN's pseudo-layer, suffix of weight names, width of the input) per direction.
-
-    A pseudo-layer is one direction of one layer.
-    """
+    """Yield (cuDNN's pseudo-layer, suffix of weight names, width of the input) per direction."""
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):

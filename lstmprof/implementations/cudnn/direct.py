@@ -83,10 +83,7 @@ class Network:
         return -(-size // 4)
 
     def _arguments(self, training: bool) -> Dict[str, Any]:
-        """Return the arguments of the forward call and of the two backward calls.
-
-        The initial h and c are zeros; the final h and c are not returned.
-        """
+        """Return the arguments of the forward and both backward calls; h and c begin as zeros."""
         w, lengths = self.workload, self.buffer((self.workload.batch,), np.int32)
         lengths.set(np.full(w.batch, w.time_steps))
         mode = api.CUDNN_FWD_MODE_TRAINING if training else api.CUDNN_FWD_MODE_INFERENCE

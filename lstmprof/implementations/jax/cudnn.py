@@ -44,10 +44,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """Yield (framework-independent name, shape) of each part of the vector ``lstm``, in order.
-
-    The name is None for a second bias.
-    """
+    """Yield (shared name, None for a second bias; shape) of each part of the vector ``lstm``."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]
@@ -65,11 +62,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
-
-    ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
-    sequences' numbers of time steps.
-    """
+    """Return outputs (batch, [time,] classes) of inputs (batch, time, features), or tokens."""
     workload = module.workload
     steps = arrays["embedding"][inputs] if workload.vocabulary else inputs
     batch, time_steps = steps.shape[:2]

@@ -61,10 +61,7 @@ class Layers(equinox.Module):  # type: ignore[misc]
             self.head = equinox.nn.Linear(width, workload.classes, use_bias=False, key=key)
 
     def __call__(self, inputs: Any, length: Any = None) -> Any:
-        """Return outputs (classes,); (time, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, features), or tokens (time,). ``length`` is the number of time steps.
-        """
+        """Return outputs ([time,] classes) of a sequence (time, features), or tokens (time,)."""
         steps = inputs if self.embedding is None else jax.vmap(self.embedding)(inputs)
         alive = None if length is None else jnp.arange(len(steps)) < length
         for layer in range(self.workload.layers):
@@ -127,11 +124,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
-
-    ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
-    sequences' numbers of time steps.
-    """
+    """Return outputs (batch, [time,] classes) of inputs (batch, time, features), or tokens."""
     leaves = [arrays[path] for path in module.arrays]
     layers = jax.tree_util.tree_unflatten(module.structure, leaves)
     return jax.vmap(layers)(inputs) if lengths is None else jax.vmap(layers)(inputs, lengths)

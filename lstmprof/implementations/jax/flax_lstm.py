@@ -47,10 +47,7 @@ class Layers(linen.Module):  # type: ignore[misc]
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, inputs: Any, lengths: Any = None) -> Any:
-        """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
-
-        ``inputs`` are (batch, time, features), or tokens (batch, time).
-        """
+        """Return outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
         workload, steps = self.workload, inputs
         if workload.vocabulary:
             steps = linen.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -104,11 +101,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
-
-    ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
-    sequences' numbers of time steps.
-    """
+    """Return outputs (batch, [time,] classes) of inputs (batch, time, features), or tokens."""
     tree = {"params": traverse_util.unflatten_dict(arrays, sep="/")}
     return module.layers.apply(tree, inputs, lengths)
 
@@ -134,10 +127,7 @@ _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return which framework-independent weight, and gate, the Flax parameter at ``path`` is.
-
-    Return None for GRU's second bias, which has no framework-independent name.
-    """
+    """Return the shared weight and gate of the parameter at ``path`` (not GRU's other bias)."""
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")

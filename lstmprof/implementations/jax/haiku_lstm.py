@@ -88,10 +88,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-    ``inputs`` are (time, batch, features), or tokens (time, batch).
-    """
+    """Return outputs ([time,] batch, classes) of inputs (time, batch, features), or tokens."""
     tree: Dict[str, Dict[str, Any]] = {}
     for path, array in arrays.items():
         of, _, name = path.rpartition("/")
@@ -116,10 +113,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return the framework-independent names of the core (cell) parameter at ``path``.
-
-    Haiku's matrix has two names, because it contains the weights of the inputs and of the state.
-    """
+    """Return the shared names of the parameter at ``path``: a matrix has weights of two."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)
@@ -140,10 +134,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _parts(module: Network, rows: Any) -> List[Any]:
-    """Split ``rows``, a matrix, into the weights of the inputs and of the state; keep a bias.
-
-    Reorder the gates to the framework-independent order.
-    """
+    """Split ``rows`` into the weights of inputs and state (not a bias), with shared gate order."""
     ordered = reordered(rows, GATE_POSITIONS)
     if ordered.ndim == 1:
         return [ordered]

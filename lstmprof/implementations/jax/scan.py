@@ -51,11 +51,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-    ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are the
-    sequences' numbers of time steps.
-    """
+    """Return outputs ([time,] batch, classes) of inputs (time, batch, features), or tokens."""
     steps = arrays["embedding"][inputs] if "embedding" in arrays else inputs
     masks = None if lengths is None else _masks(steps, lengths)
     for layer in range(module.layers):

@@ -32,10 +32,7 @@ GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network(own.Model):  # type: ignore[misc]
-    """The recurrent layers ``lstms`` (each may be a Bidirectional), ``embedding`` and ``head``.
-
-    ``embedding`` and ``head`` are None if the workload has none.
-    """
+    """The recurrent layers ``lstms`` (perhaps Bidirectional), ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
         super().__init__()
@@ -49,10 +46,7 @@ class Network(own.Model):  # type: ignore[misc]
             self.head = keras.layers.Dense(workload.classes, use_bias=False)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
-
-        ``inputs`` are (batch, time, features), or tokens (batch, time).
-        """
+        """Return outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
         outputs = inputs if self.embedding is None else self.embedding(inputs)
         mask = None
         if lengths is not None:

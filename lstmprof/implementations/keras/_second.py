@@ -79,10 +79,7 @@ def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters of ``module`` by calling it on ``inputs``.
-
-    In graph mode do nothing; a later call on placeholders creates the parameters.
-    """
+    """Create the parameters of ``module`` by a call, in graph mode a later one."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 

@@ -26,10 +26,7 @@ KERNELS = (
 def apply(
     module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Optional[Any] = None
 ) -> Any:
-    """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
-
-    ``inputs`` are (batch, time, features), or tokens (batch, time).
-    """
+    """Return outputs (batch, [time,] classes) of inputs (batch, time, features), or tokens."""
     trained = [arrays[variable.path] for variable in module.trainable_variables]
     others = [variable.value for variable in module.non_trainable_variables]
     return module.stateless_call(trained, others, inputs, lengths)[0]

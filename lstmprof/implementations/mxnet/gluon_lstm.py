@@ -46,10 +46,7 @@ class Network(ends.Ends):
         )
 
     def forward(self, inputs: Any) -> Any:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch).
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         outputs = self.lstm(self.embedded(inputs))
         if not self.every_step:
             # not mx.nd.SequenceLast, whose backward pass crashes the process in MXNet 1.9.1

@@ -49,11 +49,7 @@ class Network(ends.Ends):
             self.cells.add(mx.gluon.rnn.BidirectionalCell(*cells) if both else cells[0])
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are
-        the sequences' numbers of time steps.
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         outputs, _ = self.cells.unroll(
             self.time_steps,
             self.embedded(inputs),

@@ -44,11 +44,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any) -> Any:
-    """Return the symbol of the outputs (batch, classes).
-
-    If the loss uses every time step, the outputs are (batch, time, classes).
-    ``inputs`` is the symbol of features (batch, time, features), or of tokens (batch, time).
-    """
+    """Return the symbol of (batch, [time,] classes) for (batch, time, features), or tokens."""
     w, steps = module.workload, inputs
     if w.vocabulary:
         weight = mx.sym.Variable("embedding_weight")

@@ -135,10 +135,7 @@ def forward(module: Network, graph: Graph) -> str:
 
 
 def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
-    """Add nodes for layer ``layer``; return the name of its outputs (time, batch, width).
-
-    ``steps`` is the name of its inputs (time, batch, features).
-    """
+    """Add the nodes of ``layer``; return the name of its outputs (time, batch, width)."""
     slot = "l{}".format(layer)
     options: Dict[str, Any] = {"linear_before_reset": 1} if workload.cell == "gru" else {}
     inputs = [steps, *("{}_{}".format(own, slot) for own in ("W", "R", "B"))]
@@ -157,10 +154,7 @@ def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
 
 
 def _last(workload: Workload, graph: Graph, steps: str) -> str:
-    """Add nodes that select each sequence's last of ``steps`` (time, batch, width).
-
-    Return the name of the result (batch, width).
-    """
+    """Add nodes that select each sequence's last step; return the name of (batch, width)."""
     if not workload.variable_length:
         last = graph.constant("last", np.array(-1, np.int64))
         return graph.node("Gather", FORWARD + "last", steps, last, axis=0)
@@ -173,10 +167,7 @@ def _last(workload: Workload, graph: Graph, steps: str) -> str:
 
 
 def serialized(graph: Graph, inputs: Mapping[str, Any], outputs: List[str]) -> bytes:
-    """Return ``graph`` as an ONNX file, for inputs with the names and shapes of ``inputs``.
-
-    ``outputs`` are the names of its float32 outputs.
-    """
+    """Return ``graph`` as an ONNX file, with the shapes of ``inputs`` and float32 ``outputs``."""
     values = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape

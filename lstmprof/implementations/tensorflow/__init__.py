@@ -42,10 +42,7 @@ class Ends(tf.Module):  # type: ignore[misc]
             self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch).
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         lengths = None if lengths is None else tf.cast(lengths, tf.int32)
         if self.embedding is not None:
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
@@ -119,10 +116,7 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
 
 
 class Network(Ends):
-    """A network of LSTM layers; each of ``layers`` is a list of one or two ``Direction`` objects.
-
-    ``direction`` is the subclass of ``Direction`` to use.
-    """
+    """A network of LSTM ``layers``, each one or two objects of ``direction``, a ``Direction``."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)

@@ -48,10 +48,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield (framework-independent name, shape) of each part of ``params``, in order.
-
-        The name is empty for b_R.
-        """
+        """Yield (shared name, empty for b_R; shape) of each part of ``params``, in order."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]

@@ -36,10 +36,7 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch).
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         asked = self.workload
         if asked.vocabulary:
             self.embedding = _variable("embedding", (asked.vocabulary, asked.features))
@@ -97,10 +94,7 @@ class Direction:
         raise NotImplementedError
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return the cell, which has the parameters, and its outputs (time, batch, hidden).
-
-        ``inputs`` are (time, batch, features), in the order in which the cell reads them.
-        """
+        """Return the cell and its outputs (time, batch, hidden), in the order in which it reads."""
         cell = self.cell()
         outputs, _ = tf.nn.dynamic_rnn(
             cell, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -117,10 +111,7 @@ class Direction:
 
 
 class Network(Ends):
-    """A network of LSTM layers; each of ``layers`` is a list of one or two ``Direction`` objects.
-
-    ``direction`` is the subclass of ``Direction`` to use.
-    """
+    """A network of LSTM ``layers``, each one or two objects of ``direction``, a ``Direction``."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)

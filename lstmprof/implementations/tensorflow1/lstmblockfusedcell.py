@@ -34,10 +34,7 @@ class BlockLayer(layers.Direction):
     """One direction of one LSTM layer."""
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return TensorFlow's layer, which has the parameters, and its outputs.
-
-        The outputs are (time, batch, hidden).
-        """
+        """Return TensorFlow's layer, and its outputs (time, batch, hidden)."""
         layer = rnn.LSTMBlockFusedCell(self.hidden, forget_bias=FORGET_BIAS)
         outputs, _ = layer(inputs, dtype=tf.float32, sequence_length=lengths)
         return layer, outputs

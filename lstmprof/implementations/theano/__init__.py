@@ -18,10 +18,7 @@ KERNELS = (
 
 
 def mask_of(inputs: Any, lengths: Any) -> Any:
-    """Return a float32 mask (batch, time): 1 before the end of a sequence, 0 after it.
-
-    ``inputs`` are (batch, time, …), ``lengths`` (batch,).
-    """
+    """Return a float32 mask (batch, time): 1 before the end of a sequence, 0 after it."""
     return (tt.arange(inputs.shape[1])[None, :] < lengths[:, None]).astype("float32")
 
 

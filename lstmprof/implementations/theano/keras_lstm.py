@@ -39,10 +39,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Network:
-    """The ``recurrent`` layers (each may be a Bidirectional), ``embedding`` and ``head``.
-
-    ``embedding`` and ``head`` are None if the workload has none.
-    """
+    """The ``recurrent`` layers (perhaps Bidirectional), and ``embedding`` and ``head`` or None."""
 
     def __init__(self, workload: Workload) -> None:
         self.cell, self.every_step = workload.cell, workload.every_step
@@ -75,12 +72,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes).
-
-    If the loss uses every time step, the outputs are (batch, time, classes).
-    ``inputs`` are (batch, time, features), or tokens (batch, time); ``lengths`` are (batch,).
-    ``mode`` must be Theano's default compilation mode, because Keras sets none for its Scans.
-    """
+    """Return symbolic outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
     steps = inputs if module.embedding is None else module.embedding.call(inputs)
     mask = None if lengths is None else mask_of(steps, lengths)
     for layer, width in zip(module.recurrent, module.widths):  # noqa: B905

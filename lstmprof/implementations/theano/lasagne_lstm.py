@@ -59,10 +59,7 @@ def _lasagne() -> Any:
 
 
 class Network:
-    """The ``recurrent`` layers by name, ``l0``, ``l0_reverse`` …, ``embedding`` and ``head``.
-
-    ``embedding`` and ``head`` are None if the workload has none.
-    """
+    """The ``recurrent`` layers by name, ``l0``, ``l0_reverse`` …, ``embedding``, ``head``."""
 
     def __init__(self, workload: Workload) -> None:
         lasagne = _lasagne()
@@ -107,12 +104,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes).
-
-    If the loss uses every time step, the outputs are (batch, time, classes).
-    ``inputs`` are (batch, time, features), or tokens (batch, time); ``lengths`` are (batch,).
-    ``mode`` must be Theano's default compilation mode, because Lasagne sets none for its Scans.
-    """
+    """Return symbolic outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
     steps = inputs if module.embedding is None else module.embedding.get_output_for(inputs)
     mask = [] if lengths is None else [mask_of(steps, lengths)]
     for number in range(module.layers):
@@ -131,10 +123,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map each framework-independent name to a list of (Lasagne's name, variable, gate).
-
-    The list has one entry per gate, in the framework-independent order.
-    """
+    """Map each shared name to one (Lasagne's name, variable, gate) per gate, in shared order."""
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):

@@ -51,11 +51,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,), in
-        host memory, are the sequences' numbers of time steps.
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         steps = list(self.embedding(inputs).unbind(0))
         masks = None if lengths is None else _masks(steps, lengths)
         for layer in range(self.layers):

@@ -45,10 +45,7 @@ class Network(nn_lstm.Network):
         self.compiled: Any = None
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch).
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         if self.compiled is None:
             self.compiled = self._compiled(inputs)
         return self.compiled(inputs)

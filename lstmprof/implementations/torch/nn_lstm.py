@@ -64,11 +64,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         self.head = layers.head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
-
-        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,), in
-        host memory, are the sequences' numbers of time steps.
-        """
+        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         inputs = self.embedding(inputs)
         if lengths is None:
             outputs, _ = self.lstm(inputs)

@@ -46,11 +46,7 @@ def figures(report: Report) -> list[Figure]:
 def write(
     drawn: Sequence[Figure], folder: Path, format_: str, *, force: bool = False
 ) -> list[Path]:
-    """Write one file per figure into ``folder``; ``format_`` is png, svg or json.
-
-    Raises:
-        RunError: a file exists and ``force`` is False, or a file cannot be written.
-    """
+    """Write one file per figure into ``folder``; ``format_`` is png, svg or json."""
     paths = [folder / f"{figure.key}.{format_}" for figure in drawn]
     for path in paths:
         check_file(path, force=force, next_step="add --force to overwrite it")
@@ -75,9 +71,7 @@ def alone(figure: Figure) -> Spec:
 def stacked(figures: Sequence[Figure]) -> Spec:
     """Return one specification with the figures below each other.
 
-    Padding, configuration and parameters are set for all figures together, because Vega-Lite
-    refuses them in a part. The data sets lose their name, which is the same in all figures, because
-    Vega-Lite requires unique names.
+    Vega-Lite refuses padding, configuration and parameters in a part, and equal names of data.
     """
     specs = [alone(figure) for figure in figures]
     whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}

@@ -35,10 +35,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the rank that arrives latest on average.
-
-    It also has the number of collectives at which this rank arrives last.
-    """
+    """Return a sentence about the rank that arrives latest on average, and how often last."""
     late, of, last = Counter[str](), Counter[str](), Counter[str]()
     for row in rows:
         late[row["lane"]] += row["late_ns"] * row["collectives"]

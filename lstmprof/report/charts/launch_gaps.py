@@ -59,10 +59,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one point per kernel name, and the line on which duration and gap are equal.
-
-    The area of a point shows the number of calls.
-    """
+    """Draw one point per kernel name (area: calls), and the line of equal duration and gap."""
     values = [
         {
             "name": row["name"],
@@ -116,10 +113,7 @@ def chart(rows: Rows) -> drawing.Drawn:
 
 
 def _ticks(longest: float) -> list[float]:
-    """Return the ticks 0.1, 0.2, 0.5, 1, … µs up to at least ``longest``.
-
-    By default, neither axis has such ticks.
-    """
+    """Return the ticks 0.1, 0.2, 0.5, 1, … µs up to at least ``longest``."""
     powers = range(-1, math.ceil(math.log10(max(longest, 1))) + 1)
     return [step * 10.0**power for power in powers for step in (1, 2, 5)]
 

@@ -51,10 +51,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, *, marked: bool = True) -> str:
-    """Return a sentence about the largest part of the longest step: its time and share.
-
-    ``marked``: the profiles have step markers; otherwise the sentence is about whole profiles.
-    """
+    """Return a sentence about the largest part of the longest step (or profile)."""
     drawn = bars(rows)
     longest = max(drawn, key=lambda bar: bar["whole_ms"])
     of_bar = [bar for bar in drawn if bar["label"] == longest["label"]]
@@ -67,10 +64,7 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of the bar of each run, in the order of the bar.
-
-    All parts under ``LEAST_SHARE`` together are the last piece.
-    """
+    """Return the pieces of each run's bar in order; parts under ``LEAST_SHARE`` are one piece."""
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
@@ -109,10 +103,7 @@ def _pieces(rows: Rows) -> list[Row]:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one stacked bar per run, the shortest step first.
-
-    Pieces that are wide enough show their name and share.
-    """
+    """Draw one stacked bar per run, shortest first; wide pieces show their name and share."""
     values = bars(rows)
     lengths = {bar["label"]: bar["whole_ms"] for bar in values}
     base = alt.Chart(drawing.inline(values)).encode(

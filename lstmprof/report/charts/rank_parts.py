@@ -33,11 +33,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, diagnosed: str = "") -> str:
-    """Return sentences with the ranks that work longest and that communicate longest.
-
-    If ``diagnosed`` names a rank and device, the first sentence has its times of work and
-    communication. Communication counts only while nothing else runs.
-    """
+    """Return sentences on the ``diagnosed`` rank, and on the longest work and communication."""
     work, communication = Counter[str](), Counter[str]()
     for row in rows:
         if row["state"] == "busy":

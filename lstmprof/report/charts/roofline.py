@@ -32,10 +32,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence with the largest and the smallest share of the roofline.
-
-    ``rows`` are sorted, the largest share first.
-    """
+    """Return a sentence with the first (largest) and the last share of the roofline."""
     best, last = rows[0], rows[-1]
     ends = f"{milliseconds(best['least_ns'])} of {milliseconds(best['step_ns'])} ms"
     nearest = f"{best['label']} reaches {percent(best['share'])} of the roofline ({ends})"

@@ -39,10 +39,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the run that varies most.
-
-    The measure is the range of the middle half of its iterations.
-    """
+    """Return a sentence about the run whose middle half of iterations varies most."""
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""

@@ -62,11 +62,7 @@ def name(row: Row) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw a heat map of the step times.
-
-    There is one row per implementation and number of units, and one column per batch size and
-    number of time steps. If a cell has several runs, it shows their mean.
-    """
+    """Draw a heat map of step times by implementation, units, batch and time steps."""
     by_row = sorted({(name(row), row["hidden"]) for row in rows})
     by_column = sorted({(row["time_steps"], row["batch"]) for row in rows})
     values = [

@@ -42,10 +42,7 @@ def _step_ns(row: Row) -> float:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence that compares the slowest run with the fastest run, which is the baseline.
-
-    ``rows`` are sorted by step time.
-    """
+    """Return a sentence that compares the slowest run (last row) with the baseline (first)."""
     fast, slow = rows[0], rows[-1]
     ends = f"{milliseconds(slow['step_ns'])} and {milliseconds(fast['step_ns'])} ms per step"
     if not slow["differs"]:

@@ -39,10 +39,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the implementation that changed most.
-
-    The change is that from its oldest to its newest version.
-    """
+    """Return a sentence about the implementation with the largest change over all versions."""
     ends = [
         (of[0], of[-1])
         for name in dict.fromkeys(row["implementation"] for row in rows)
@@ -69,11 +66,7 @@ def _overlap(one: Row, other: Row) -> bool:
 
 
 def _labelled(rows: Rows) -> Iterator[Row]:
-    """Yield ``rows`` with ``said``, the text beside the point.
-
-    If an implementation has several runs with one version, only the first run has a text: the range
-    of all their step times.
-    """
+    """Yield ``rows`` with ``said``, the text beside the first point of an implementation."""
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         places.setdefault((row["implementation"], row["version"]), []).append(row)

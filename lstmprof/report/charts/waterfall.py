@@ -88,11 +88,7 @@ def _each(numbers: Sequence[int]) -> str:
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:
-    """Return the bars with their begin and end in ns.
-
-    They are the step of the fast run, one bar per kind of time with its difference, and the step of
-    the slow run. Kinds with a difference under ``LEAST_SHARE`` of the longer step are left out.
-    """
+    """Return (begin, end in ns) of bars: the fast step, each large difference, the slow step."""
     ends = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
     least = LEAST_SHARE * max(ends)
     drawn, at = [_bar(0, fast, STEP, 0, ends[0])], ends[0]
@@ -116,10 +112,7 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw the bars; the bar of each kind of time begins where the bar before ended.
-
-    The chart is high enough for ``most`` bars. ``fast`` and ``slow`` are the names of the runs.
-    """
+    """Draw bars (room for ``most``), each of which begins where the one before ended."""
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))

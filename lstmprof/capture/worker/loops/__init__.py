@@ -25,10 +25,7 @@ from lstmprof.implementations import Implementation
 
 
 class Trainer(Profiler):
-    """One implementation with its weights, data and optimizer on one device.
-
-    Each loop implements ``step(ranges)`` and the methods of a ``Profiler``.
-    """
+    """One implementation with its data and optimizer on a device; loops implement ``step``."""
 
     def __init__(self, request: CaptureRequest) -> None:
         self.row = request.row
@@ -58,22 +55,16 @@ class Trainer(Profiler):
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return the duration of the last step by the device's events; None if the device has
-        none.
-        """
+        """Return the duration of the last step by the device's events, if it has any."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs (text to search for in the profile, which kernels ran if the text
-        occurs)."""
+        """Return pairs (text to search for in the profile, kernels that ran if it occurs)."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
-        """Profile ``steps`` steps after a discarded session; the profile is written to ``folder``.
-
-        If another process records (nsys), the profile is written after this process has ended.
-        """
+        """Profile ``steps`` steps into ``folder``, after a discarded session."""
         logs = os.path.join(folder, "logs")
         cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
         shutil.rmtree(logs, ignore_errors=True)
@@ -89,18 +80,11 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """Yield the inputs of the ops of one more step, in order; nothing if the framework cannot
-        record them.
-
-        They are recorded apart from the profile, because recording them slows a step of many small
-        ops.
-        """
+        """Yield the inputs of the ops of one more step, in order, if the framework records them."""
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
-        """Run the discarded session with ``steps``; return the cost of recording an event for
-        run.json.
-        """
+        """Run the discarded session of ``steps``; return the cost of recording an event."""
         profiled: List[calibration.LoopTimes] = []
         trivial = self.recorder.trivial_readings
         self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))
@@ -113,11 +97,7 @@ class Trainer(Profiler):
         folder: str,
         at_end: Callable[[], None] = lambda: None,
     ) -> Tuple[Any, List[int], List[float]]:
-        """Record ``steps`` in one session; return (session, wall time of each step in ns, loss of
-        each step).
-
-        ``at_end`` is called before the session ends.
-        """
+        """Record ``steps`` in a session; return (session, wall ns of each step, their losses)."""
         walls_ns, outcomes = [], []
         with self.recorder.recording(folder) as session:
             if self.recorder.starts_late:
@@ -138,9 +118,7 @@ def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
 
 
 def loop_of(row: Implementation) -> Any:
-    """Return the module of this folder that trains ``row``. It is TensorFlow 1's if a Keras row
-    runs on TensorFlow 1.
-    """
+    """Return the module that trains ``row``: TensorFlow 1's if a Keras row runs on it."""
     name = row.framework
     if name == "tensorflow" and row.library:
         import tensorflow

@@ -48,9 +48,7 @@ class Readings(List[Reading]):
         self.append(("user_annotation", name, start_ns, time.perf_counter_ns(), None))
 
     def write(self, path: str) -> None:
-        """Write the readings as torch.profiler's JSON, with the absolute time at which they
-        began.
-        """
+        """Write the readings as torch.profiler's JSON, with the absolute time of their begin."""
         base_ns = min(reading[2] for reading in self)
         since_epoch_ns = time.time_ns() - time.perf_counter_ns()
         events = [
@@ -70,9 +68,7 @@ class Readings(List[Reading]):
 
 
 class ClockedTrainer(loops.Trainer):
-    """A trainer whose profile pass reads a clock around each operator; ``recording`` fills
-    ``readings``.
-    """
+    """A trainer whose profile pass (``recording``) reads a clock around each operator."""
 
     def __init__(self, request: CaptureRequest) -> None:
         super().__init__(request)

@@ -43,9 +43,7 @@ class NodeEvent(NamedTuple):
 
 
 def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
-    """Add nodes of the mean loss over the batch to ``graph``; return the name of the loss. The
-    targets are an input of the graph (``data``).
-    """
+    """Add the mean loss over the batch; return its name. Targets are an input (``data``)."""
     if workload.loss == "mean":
         return graph.node("ReduceMean", LOSS + "mean", outputs, keepdims=0)
     if workload.loss == "mse":
@@ -59,11 +57,7 @@ def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
 
 
 def data(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the graph's inputs by name: ``inputs``, and ``lengths`` and ``targets`` if the graph
-    uses them.
-
-    Targets that are classes have an additional axis, as GatherElements expects.
-    """
+    """Return the graph's inputs by name: ``inputs``, and ``lengths`` and ``targets`` if used."""
     dtype = np.int64 if workload.vocabulary else np.float32
     fed = {"inputs": np.ascontiguousarray(batch.inputs, dtype)}
     if workload.variable_length:
@@ -76,10 +70,7 @@ def data(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 class Trainer(loops.Trainer):
-    """One graph with its weights and data, run by an engine.
-
-    Each loop implements ``engine``, ``run`` and ``nodes``.
-    """
+    """One graph with its data, run by an engine; loops implement ``engine``, ``run``, ``nodes``."""
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         super().__init__(request)
@@ -151,17 +142,12 @@ class Trainer(loops.Trainer):
         return raw, self.row.name + ".trace.json"
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about the device for run.json; each loop adds ``versions`` and
-        ``backend``.
-        """
+        """Return facts about the device; each loop adds ``versions`` and ``backend``."""
         return cpu_facts()
 
 
 def phases(nodes: Sequence[NodeEvent], ranges: Sequence[NodeEvent]) -> List[NodeEvent]:
-    """Return the ranges ``forward`` and ``loss`` around the nodes of each call.
-
-    Engines rename and add nodes, so every node without the loss's prefix counts as the network's.
-    """
+    """Return the ranges ``forward`` and ``loss`` around the nodes of each call."""
     calls = [event for event in ranges if event.name == "program"]
     return [phase for call in calls for phase in _phases([n for n in nodes if _holds(call, n)])]
 

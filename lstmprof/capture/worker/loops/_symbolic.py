@@ -63,9 +63,7 @@ class Library(NamedTuple):
         return -tensor.mean(scores[tensor.arange(targets.shape[0]), targets])
 
     def symbols(self, workload: Workload) -> Tuple[Any, Any, Any]:
-        """Return symbolic (inputs, targets, lengths), with the types and dimensions of
-        ``workloads.Batch``.
-        """
+        """Return symbolic (inputs, targets, lengths) like ``workloads.Batch``."""
         tokens = bool(workload.vocabulary)
         inputs = self.variable("inputs", "int64" if tokens else "float32", 2 if tokens else 3)
         dtype = "int64" if workload.loss == "ce" else "float32"
@@ -126,9 +124,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Clear the readings; during the context, run the step with a clock around each
-        operator.
-        """
+        """Clear the readings; then run steps with a clock around each operator."""
         if self.clocked is None:
             linker = clocked_linker(self.library.machine, self.library.name, self.readings)
             with self.library.clocked(linker) as mode:

@@ -46,12 +46,7 @@ def set_tf32(precision: str) -> None:
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """Return a function that makes the autocast context for forward and loss; without AMP, an empty
-    context.
-
-    Raises:
-        CaptureError: this torch does not support the type on that device.
-    """
+    """Return a function that makes the autocast context for forward and loss (or an empty one)."""
     if precision not in AUTOCAST:
         return contextlib.nullcontext
     wanted = AUTOCAST[precision]
@@ -80,11 +75,7 @@ def scaler(precision: str, device_type: str) -> Any:
 
 
 def set_switches(request: CaptureRequest) -> None:
-    """Set the requested switches: denormals, oneDNN, anomaly mode and determinism.
-
-    Raises:
-        CaptureError: this torch has no such switch.
-    """
+    """Set the requested switches: denormals, oneDNN, anomaly mode and determinism."""
     torch.set_flush_denormal(not request.keep_denormals)
     if not request.onednn:
         if not hasattr(getattr(torch.backends, "mkldnn", None), "set_flags"):

@@ -104,9 +104,7 @@ NET = "caffe2::Net"
 
 
 def given(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the data of a step by name, as NumPy arrays: ``inputs``, and ``targets`` if there are
-    any.
-    """
+    """Return the data of a step by name, as NumPy arrays: ``inputs``, and perhaps ``targets``."""
     blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
     if workload.loss == "ce":
         blobs["targets"] = batch.targets.astype(np.int32).ravel()
@@ -116,9 +114,7 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates to the net; yield (phase, number of its first operator,
-    number after its last).
-    """
+    """Add loss, gradients and updates; yield (phase, its first operator, one after its last)."""
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:
@@ -137,9 +133,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Create one net per operator of ``net``; yield (name of the new net, the operator's name in
-    the trace).
-    """
+    """Create one net per operator of ``net``; yield (its name, the operator's in the trace)."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])
@@ -148,9 +142,7 @@ def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
 
 
 def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
-    """Add the mean loss over the batch to ``net``, as the blob ``LOSS``; outputs are (batch,
-    classes), or one per time step.
-    """
+    """Add the mean loss over the batch (or every time step) to ``net``, as the blob ``LOSS``."""
     if workload.loss == "mean":
         net.AveragedLoss([outputs], [LOSS])
         return

@@ -76,9 +76,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Clear the readings; during the context, time functions by the hook, and update rules by a
-        clock.
-        """
+        """Clear the readings; then time functions by the hook, and update rules by a clock."""
         self.readings.clear()
         rules = [parameter.update_rule for parameter in self.module.params()]
         for rule in rules:

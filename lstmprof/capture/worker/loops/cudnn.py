@@ -35,11 +35,7 @@ from lstmprof.implementations.cudnn._runtime import Buffer, Call
 
 
 def device_of(requested: str) -> str:
-    """Return the device: ``cuda:N``, or ``cpu``, which is refused later.
-
-    Raises:
-        CaptureError: the driver does not show the requested device.
-    """
+    """Return the device: ``cuda:N``, or ``cpu``, which is refused later."""
     shown = cuda_devices()
     if requested == "auto":
         return "cuda:0" if shown else "cpu"
@@ -117,11 +113,7 @@ class Trainer(loops.Trainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """Run torch.profiler, which records all CUDA calls of the process.
-
-        Raises:
-            CaptureError: this torch does not record CUDA.
-        """
+        """Run torch.profiler, which records all CUDA calls of the process."""
         import torch
 
         if not torch.cuda.is_available():
@@ -184,9 +176,7 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Raise an error before the timing if torch is not installed, which is imported for the
-    profile.
-    """
+    """Raise an error now if torch, which is imported for the profile, is missing."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
@@ -195,9 +185,7 @@ def _refuse_without_profiler() -> None:
 
 
 class Mean:
-    """The mean of all outputs as the loss. All gradients are the same number, which is written
-    once.
-    """
+    """The mean of all outputs as the loss; all gradients are one number, written once."""
 
     def __init__(self, network: Any, training: bool) -> None:
         outputs = network.outputs
@@ -292,9 +280,7 @@ def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 
 
 def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
-    """Return a call that computes ``into`` = a − b, for addresses of packed tensors of
-    ``shape``.
-    """
+    """Return a call that computes ``into`` = a − b, for addresses of packed tensors."""
     operation = network.cudnn.created("OpTensorDescriptor")
     network.cudnn.call(
         "cudnnSetOpTensorDescriptor",
@@ -319,9 +305,7 @@ def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...])
 def reduction(
     network: Any, operation: int, a: int, shape: Tuple[int, ...], into: Buffer
 ) -> Tuple[Call, Buffer]:
-    """Return (a call that reduces the packed tensor at address ``a`` to one number in ``into``, the
-    workspace that it needs).
-    """
+    """Return (a call that reduces the packed tensor ``a`` to one number, its workspace)."""
     cudnn = network.cudnn
     descriptor = cudnn.created("ReduceTensorDescriptor")
     cudnn.call(

@@ -44,11 +44,7 @@ Data = Tuple[Any, ...]
 
 
 def device_of(requested: str) -> str:
-    """Return the device to run on: ``cpu`` or ``cuda:N``.
-
-    Raises:
-        CaptureError: this JAX does not see it.
-    """
+    """Return the device to run on: ``cpu`` or ``cuda:N``."""
     if requested == "cpu":
         jax.config.update("jax_platforms", "cpu")
         return requested
@@ -87,9 +83,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         self.function = jax.jit(body, donate_argnums=0)
 
     def _data(self, seed: int) -> Tuple[Data, Data]:
-        """Return (inputs and lengths in the layout of ``apply``, targets) as 32-bit NumPy
-        arrays.
-        """
+        """Return (inputs and lengths as ``apply`` takes them, targets), 32-bit NumPy arrays."""
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
         inputs = batch.inputs if time_major else batch.inputs.swapaxes(0, 1)
@@ -159,11 +153,7 @@ LOG_ZERO = -1e30
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
-    """Return the mean loss over the batch.
-
-    ``targets`` are as ``targets_of`` returns them. CTC has blank 0, and is the mean over sequences
-    of the negative log-likelihood.
-    """
+    """Return the mean loss over the batch; CTC has blank 0 and is the mean over sequences."""
     if workload.loss == "mean":
         return jnp.mean(outputs)
     if workload.loss == "mse":
@@ -195,9 +185,7 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Return ``sums`` (batch, symbols) shifted by ``places`` symbols; the first ones become log
-    0.
-    """
+    """Return ``sums`` (batch, symbols) shifted by ``places`` symbols, filled with log 0."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 
@@ -232,9 +220,7 @@ def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
 
 
 def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
-    """Return the state after one step of the optimizer, computed like torch.optim.SGD or
-    torch.optim.Adam.
-    """
+    """Return the state after one step of the optimizer, computed like torch.optim's."""
     if workload.optimizer == "sgd":
         rate, parameters = workload.learning_rate, state["parameters"]
         return {"parameters": {name: parameters[name] - rate * g for name, g in gradients.items()}}
@@ -255,9 +241,7 @@ def _after_adam(workload: Workload, state: Any, gradients: Parameters) -> Dict[s
 
 
 class UsersNetwork:
-    """A user's parameters, a tree of arrays, as a flat dict ``leaves`` (path -> array), and the
-    user's function.
-    """
+    """A user's function, and its tree of arrays as a flat dict ``leaves`` (path -> array)."""
 
     def __init__(self, parameters: Any, function: Any) -> None:
         self.function = function

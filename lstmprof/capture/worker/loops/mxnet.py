@@ -225,9 +225,7 @@ class ModuleNetwork:
 
     @contextlib.contextmanager
     def one_by_one(self) -> Iterator[None]:
-        """Use a second Module during the context, which runs operators one by one. Its weights are
-        copies, which are then trained separately.
-        """
+        """Use a second Module, with copied weights, which runs operators one by one."""
         if self.profiled is None:
             with _variables(dict.fromkeys(BULK, "0")):
                 self.profiled = self._bound(self.module.get_params()[0])
@@ -250,9 +248,7 @@ def _variables(values: Dict[str, str]) -> Iterator[None]:
 
 
 def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
-    """Return the data of a step by name, as NumPy arrays: ``inputs``, and ``lengths`` and
-    ``targets`` if they are needed.
-    """
+    """Return the data of a step by name: ``inputs``, ``lengths`` and ``targets`` if needed."""
     inputs, targets = batch.inputs, batch.targets
     if not time_major:
         inputs = inputs.swapaxes(0, 1)
@@ -291,9 +287,7 @@ def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices with the faster BLAS of MXNet's and
-    NumPy's.
-    """
+    """Return a function that multiplies by the faster BLAS of MXNet's and NumPy's."""
     left, right = (mx.nd.ones((size, size), dtype=dtype) for _ in range(2))
 
     def run(times: int) -> None:

@@ -73,9 +73,7 @@ class Trainer(_onnx.Trainer):
 
 
 def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
-    """Convert ``entry``, a node in a profile that began at ``start_ns``, to an event with the types
-    and shapes of its inputs.
-    """
+    """Convert ``entry``, a node in a profile that began at ``start_ns``, to an event."""
     args = entry["args"]
     inputs = [item for described in args.get("input_type_shape", ()) for item in described.items()]
     began_ns = start_ns + 1000 * entry["ts"]

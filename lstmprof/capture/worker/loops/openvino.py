@@ -77,18 +77,14 @@ class Trainer(_onnx.Trainer):
         return [results[engine.compiled.output(name)] for name in names]
 
     def copied(self, outcome: Any) -> float:
-        """Return the loss as a number, because the next run overwrites it. If counters are on, read
-        them: this is called between two steps.
-        """
+        """Return the loss as a number (the next run overwrites it), and read the counters."""
         calls = [event for event in self.ranges if event.name == "program"]
         if self.running.profiled and calls:
             self.counters.read(self.running.request.profiling_info, calls[-1])
         return float(outcome)
 
     def settled(self, engine: Engine) -> None:
-        """Note the counters after the first runs, which allocate memory, so that only later runs
-        count.
-        """
+        """Store the counters after the first runs, which allocate memory, to subtract them."""
         self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
@@ -147,9 +143,7 @@ def mean_ns(info: Any) -> int:
 
 
 def inputs_of(compiled: Any) -> Dict[str, Dict[str, Any]]:
-    """Return node name -> shapes and types of the node's inputs, in torch.profiler's JSON
-    format.
-    """
+    """Return node name -> its inputs' shapes and types, as in torch.profiler's JSON."""
     nodes = compiled.get_runtime_model().get_ops()
     return {node.get_friendly_name(): _inputs(node) for node in nodes}
 

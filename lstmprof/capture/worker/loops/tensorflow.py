@@ -40,11 +40,7 @@ XLA = "XLA's fused operators"
 
 
 def device_of(requested: str) -> str:
-    """Return the device (``cpu`` or ``cuda:N``), and make it the only one that TensorFlow sees.
-
-    Raises:
-        CaptureError: this TensorFlow does not see it.
-    """
+    """Return the device (``cpu`` or ``cuda:N``), and make it the only one that TensorFlow sees."""
     device = driver.chosen(requested, driver.tensorflow_sees)
     if device != "cpu":
         number = int(device.partition(":")[2])
@@ -53,9 +49,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Set the number of threads within and between operators; call this before any tensor
-    exists.
-    """
+    """Set the threads within and between operators, before any tensor exists."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -111,9 +105,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Yield the inputs of ops from the graph of the step, because the profiler (2.21) records
-        no shapes.
-        """
+        """Yield the inputs of ops from the step's graph; the profiler (2.21) records none."""
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
@@ -123,11 +115,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
 
 
 def set_tf32(allowed: bool) -> None:
-    """Set whether matmuls round their inputs to TF32.
-
-    Raises:
-        CaptureError: TF32 is requested, and this TensorFlow (before 2.4) has no such switch.
-    """
+    """Set whether matmuls round their inputs to TF32 (refused before TensorFlow 2.4)."""
     enable = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)
     if enable is not None:
         enable(allowed)
@@ -139,11 +127,7 @@ def set_tf32(allowed: bool) -> None:
 
 
 def set_deterministic(seed: int) -> None:
-    """Use only deterministic operators, which require a seed.
-
-    Raises:
-        CaptureError: this TensorFlow has no such switch (before 2.9).
-    """
+    """Use only deterministic operators, which need a seed (refused before TensorFlow 2.9)."""
     enable = getattr(tf.config.experimental, "enable_op_determinism", None)
     if enable is None:
         raise CaptureError(
@@ -155,9 +139,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the workload's optimizer, which runs one fused kernel per variable with a dense
-    gradient.
-    """
+    """Return the optimizer, one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
@@ -176,9 +158,7 @@ def copy(buffer: int, device: str) -> Run:
 
 
 def _read_back(work: Callable[[], Any]) -> Run:
-    """Return a function that repeats ``work``, then waits for it by copying one element to the
-    host.
-    """
+    """Return a function that repeats ``work``, then waits by copying an element to the host."""
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -218,9 +198,7 @@ def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major
 
 
 def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
-    """Return ``labels`` (batch, labels) as a sparse tensor for CTC; its indices are constants of
-    the graph.
-    """
+    """Return ``labels`` (batch, labels) as a sparse tensor with constant indices, for CTC."""
     places = np.argwhere(np.ones(labels.shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), list(labels.shape))
 
@@ -233,9 +211,7 @@ def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tens
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tensors:
-    """Return a tuple of targets in the layout of the outputs: classes or values; for CTC labels and
-    lengths.
-    """
+    """Return targets in the layout of the outputs; for CTC, labels and lengths."""
     if workload.loss == "ctc":
         return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
     return (_laid(batch.targets, time_major or not workload.each_step),)
@@ -259,9 +235,7 @@ class Unscaled:
 
 
 class DynamicallyScaled(Unscaled):
-    """Dynamic loss scaling: the loss is multiplied by a scale, and the gradients are divided by
-    it.
-    """
+    """Dynamic loss scaling: multiply the loss, and divide the gradients, by a scale."""
 
     def __init__(self) -> None:
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
@@ -282,9 +256,7 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """Return the values of a gradient, which is sparse (rows and their indices) for an
-    embedding.
-    """
+    """Return the values of a gradient, which is sparse (rows, indices) for an embedding."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -301,9 +273,7 @@ def loss_scaling(precision: str) -> Unscaled:
 
 
 class File(UsersFile):
-    """A user's file with TensorFlow or Keras; variables have a number in their names, because names
-    may not be unique.
-    """
+    """A user's file with TensorFlow or Keras; a number makes the variables' names unique."""
 
     def seed(self) -> None:
         """Seed TensorFlow's and Keras's generators."""
@@ -334,9 +304,7 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return "number name" -> variable; for a variable of Keras, the TensorFlow variable in
-        it.
-        """
+        """Return "number name" -> TensorFlow variable (also of a Keras variable)."""
         variables = enumerate(network.trainable_variables)
         return {"{} {}".format(n, v.name): _variable(v) for n, v in variables}
 
@@ -345,9 +313,7 @@ class File(UsersFile):
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Use Keras's mixed-precision policy if the file uses Keras, else TensorFlow's rewrite of
-        graphs.
-        """
+        """Use Keras's policy if the file uses Keras, else TensorFlow's rewrite of graphs."""
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 

@@ -29,11 +29,7 @@ from lstmprof.workloads import Workload
 
 
 def device_of(requested: str) -> str:
-    """Return the device to run on: ``cpu`` or ``cuda:N``.
-
-    Raises:
-        CaptureError: this is not TensorFlow 1, or it does not see the device.
-    """
+    """Return the device to run on: ``cpu`` or ``cuda:N``."""
     profilers.refuse_unless_tensorflow_1()
     if requested == "cpu" or (requested == "auto" and not cuda_devices()):
         return "cpu"
@@ -53,12 +49,7 @@ def set_threads(threads: int) -> None:
 
 
 def refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error if an implementation of Keras, which runs on TensorFlow 1 here, is asked for
-    what TensorFlow 1 cannot do.
-
-    Raises:
-        CaptureError: TensorFlow 1 cannot do what is requested.
-    """
+    """Raise an error if Keras's ``request`` needs more than TensorFlow 1, its backend, can do."""
     refuses = FRAMEWORKS[profilers.FRAMEWORK]
     for need in wanted(request):
         if need in refuses:
@@ -71,9 +62,7 @@ def refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 class Fed:
-    """A network's nodes for outputs and loss, with placeholders for the batch, and the arrays to
-    feed.
-    """
+    """A network's nodes for outputs and loss, placeholders for the batch, and arrays to feed."""
 
     def __init__(self, module: Any, workload: Workload, time_major: bool, seed: int) -> None:
         batch: Any = workloads.batch(workload, seed)
@@ -144,9 +133,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the workload's optimizer, which runs one fused kernel per variable with a dense
-    gradient.
-    """
+    """Return the optimizer, one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)
@@ -172,18 +159,14 @@ def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bo
 
 
 def _sparse(labels: Any) -> Any:
-    """Return ``labels`` (batch, labels) as a sparse tensor for CTC; its indices are constants of
-    the graph.
-    """
+    """Return ``labels`` (batch, labels) as a sparse tensor with constant indices, for CTC."""
     shape = labels.shape.as_list()
     places = np.argwhere(np.ones(shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), shape)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return a tuple of targets in the layout of the outputs: classes or values; for CTC labels and
-    lengths.
-    """
+    """Return targets in the layout of the outputs; for CTC, labels and lengths."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
@@ -217,9 +200,7 @@ def _random(size: int, dtype: str) -> Any:
 
 
 def _repeated(device: str, node: Any) -> Run:
-    """Return a function that computes the graph node made by ``node()`` repeatedly, in a session of
-    its own.
-    """
+    """Return a function that computes the node ``node()`` repeatedly, in its own session."""
     graph = tf.Graph()
     session = tf.Session(graph=graph, config=profilers.config(device))
     with graph.as_default():

@@ -57,11 +57,7 @@ def _variable(name: str, dtype: str, dimensions: int) -> Any:
 
 @contextlib.contextmanager
 def _clocked(linker: Any) -> Iterator[None]:
-    """Use ``linker`` in Theano's default mode during the context.
-
-    The default mode is changed, because layers of Lasagne and Keras set no mode for their Scans.
-    Yield None, which means the default mode.
-    """
+    """Make ``linker`` Theano's default, because layers of Lasagne and Keras set no mode."""
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()

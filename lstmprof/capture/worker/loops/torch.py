@@ -41,11 +41,7 @@ GRAPH_WARMUP = 3
 
 
 def device_of(requested: str) -> str:
-    """Return the device to run on: ``cpu`` or ``cuda:N``.
-
-    Raises:
-        CaptureError: this torch does not see it.
-    """
+    """Return the device to run on: ``cpu`` or ``cuda:N``."""
     return driver.chosen(requested, driver.torch_sees)
 
 
@@ -114,9 +110,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return self._computed(ranges, inputs, targets)
 
     def _on_device(self) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and targets on the device; if a graph was captured, in the buffers that it
-        reads.
-        """
+        """Return inputs and targets on the device, in the buffers of a captured graph."""
         inputs, targets = torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
         if self.graphed is None:
             return inputs.to(self.device), targets.to(self.device)
@@ -140,9 +134,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return loss
 
     def _attach_profiler(self) -> None:
-        """Begin and end a profiler session, because the kernels of a graph that was captured before
-        CUPTI was loaded may be missing in the profile.
-        """
+        """Open a session before a graph is captured, whose kernels CUPTI would not see."""
         profilers.keep_profiler_attached()
         if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
             with self.recording(""):
@@ -190,9 +182,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return float(outcome.detach())
 
     def device_ns(self) -> Optional[int]:
-        """Return the duration of the last step by CUDA events (resolution 0.5 µs); None on the
-        CPU.
-        """
+        """Return the duration of the last step by CUDA events (0.5 µs); None on the CPU."""
         if self.events is None:
             return None
         length_ms: float = self.events[0].elapsed_time(self.events[1])
@@ -203,11 +193,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """Return the inputs of ops from a separate session; empty for a CUDA graph, which has no
-        ops.
-
-        An implementation may add inputs of ops that the profiler does not see (``op_inputs``).
-        """
+        """Return the inputs of ops from a separate session; a CUDA graph has no ops."""
         if self.cuda_graph:
             return []
         with self.recording_shapes(folder) as inputs:
@@ -216,9 +202,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return inputs if told is None else [*inputs, *told(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return the names of operators as the profile has them; profiles of old versions lack
-        ``aten::``.
-        """
+        """Return the names of operators in the profile; old versions lack ``aten::``."""
         needles = loops.torch_needles(self.implementation.KERNELS)
         if profilers.HAS_KINETO:
             return needles
@@ -232,10 +216,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
 def optimizer_of(
     workload: Workload, module: torch.nn.Module, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """Return the workload's optimizer for every parameter of ``module``.
-
-    ``capturable`` keeps its step count on the device, as a CUDA graph requires.
-    """
+    """Return the workload's optimizer; ``capturable`` ones keep the step count on the device."""
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
     options = {"capturable": True} if capturable else {}
@@ -317,9 +298,7 @@ def loss_of(
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """Restore the weights of ``module`` at the end of the context, and set the state of
-    ``optimizer`` to zeros, both in place.
-    """
+    """Restore ``module``'s weights at the end, and reset ``optimizer``'s state, in place."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():

@@ -37,9 +37,7 @@ class Profiler:
 
     @property
     def starts_late(self) -> bool:
-        """Return whether a session begins with a step without ranges, because its first step may
-        lose kernels or takes much longer than the others.
-        """
+        """Return whether the first step of a session is unusual and must not be profiled."""
         return False
 
     def find_device(self) -> None:
@@ -69,23 +67,15 @@ class Profiler:
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return (a function that computes almost nothing, the number of events that a call
-        records), or None if no such function is known.
-        """
+        """Return (a function with almost no work, its number of recorded events), or None."""
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return how the cost of recording a call of ``trivial`` divides (before, inside, after an
-        event).
-
-        Return None if the profiler does not show it.
-        """
+        """Return how the cost of recording ``trivial`` divides (before, inside, after), or None."""
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """Measure trivial calls while they are recorded; call this at the end of a discarded
-        session.
-        """
+        """Measure trivial calls under the profiler, at the end of a discarded session."""
         annotated = self.annotated(0)
         call, _ = self.trivial() or (calibration.range_call(annotated), 1)
         return calibration.readings(call, both(no_ranges, annotated))
@@ -123,9 +113,7 @@ NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """The NVTX ranges that Nsight Systems records; everything else comes from ``framework``'s
-    profiler.
-    """
+    """The NVTX ranges that Nsight Systems records; ``framework``'s profiler does the rest."""
 
     profiler = "nsys"
     is_outside = True
@@ -159,9 +147,7 @@ class NsysProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Open the range during which nsys records, except in the first session, which is
-        discarded.
-        """
+        """Open the range in which nsys records, except in the first, discarded session."""
         self._sessions += 1
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
@@ -189,12 +175,7 @@ KERAS = "keras"
 
 
 def framework_of(asked: Optional[str] = None) -> str:
-    """Return the framework ``asked`` for, else the only imported one; for Keras, return its
-    backend.
-
-    Raises:
-        UsageError: no framework or several are imported, or ``asked`` is unknown.
-    """
+    """Return the framework ``asked`` for, else the only imported one; Keras means its backend."""
     if asked == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if asked is not None:

@@ -31,9 +31,7 @@ class JaxProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True: the first step of a session took 4 to 46 ms instead of 3 to 5 ms, also
-        after a discarded session.
-        """
+        """Return True: the first step of any session took 4 to 46 ms instead of 3 to 5 ms."""
         return True
 
     def find_device(self) -> None:
@@ -43,10 +41,7 @@ class JaxProfiler(Profiler):
         self.device_name = "cuda:0" if on_gpu else self.device.platform
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for ``outcome``; if it is None, wait for all existing arrays.
-
-        JAX cannot wait for a device: on a CPU, too, a call returns before its work is done.
-        """
+        """Wait for ``outcome`` or all arrays, because JAX cannot wait for a device, even a CPU."""
         jax.block_until_ready(jax.live_arrays() if outcome is None else outcome)
 
     def threads(self) -> int:
@@ -98,18 +93,14 @@ class JaxProfiler(Profiler):
 
 
 def cuda_version(platform: str) -> Optional[str]:
-    """Return CUDA's version from the platform's version: ``12.9`` if it ends in ``cuda 12090``;
-    None if it names no CUDA.
-    """
+    """Return CUDA's version: ``12.9`` if the platform's version ends in ``cuda 12090``."""
     match = re.search(r"cuda (\d+)", platform)
     number = int(match.group(1)) if match else 0
     return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
 
 
 def _without_python_calls() -> Dict[str, Any]:
-    """Return arguments of ``start_trace`` that turn off the recording of Python calls; empty if
-    this JAX has no options.
-    """
+    """Return arguments of ``start_trace`` that do not record Python, if there are any."""
     if not hasattr(jax.profiler, "ProfileOptions"):
         return {}
     options = jax.profiler.ProfileOptions()

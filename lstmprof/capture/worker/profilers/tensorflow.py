@@ -22,9 +22,7 @@ class TensorflowProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True: the first step of a session took 8 to 23 ms instead of 6 ms, also
-        after a discarded session.
-        """
+        """Return True: the first step of any session took 8 to 23 ms instead of 6 ms."""
         return True
 
     def find_device(self) -> None:
@@ -59,9 +57,7 @@ class TensorflowProfiler(Profiler):
         return xplane_in(folder)
 
     def settings(self) -> Dict[str, Any]:
-        """Return TensorFlow's current settings; None for settings that this version does not
-        show.
-        """
+        """Return TensorFlow's settings; None for those that this version does not show."""
         threading, on_cpu = tf.config.threading, self.device == "cpu"
         eager = tf.executing_eagerly()  # while a graph is built, a tensor has no value
         doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu and eager else None

@@ -77,9 +77,7 @@ class SessionTrace:
         return together
 
     def _range_events(self, drawn: List[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
-        """Yield the ranges as events, extended to whole microseconds. Their process number follows
-        those that TensorFlow has used in ``drawn``.
-        """
+        """Yield the ranges as events of a further process, extended to whole microseconds."""
         pid = 1 + max((event["pid"] for event in drawn), default=0)
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": PROCESS}}
         for name, start_ns, end_ns in self.ranges:
@@ -169,9 +167,7 @@ def _gpu_name() -> Optional[str]:
 
 
 def config(device: str) -> Any:
-    """Return the configuration of a session: as many threads as the worker has, and the GPU
-    ``device`` or none.
-    """
+    """Return the configuration of a session: the worker's threads, and the ``device`` or none."""
     threads = host.thread_count()
     made = tf.ConfigProto(intra_op_parallelism_threads=threads)
     made.inter_op_parallelism_threads = threads

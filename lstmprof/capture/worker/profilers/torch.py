@@ -38,9 +38,7 @@ class TorchProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True on a GPU, where sessions lost kernels with torch 2.11 and CUDA 13.0
-        (pytorch/pytorch#192021).
-        """
+        """Return True on a GPU: sessions lost kernels (torch 2.11; pytorch/pytorch#192021)."""
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
@@ -50,9 +48,7 @@ class TorchProfiler(Profiler):
         self.device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for every GPU on which this process has work; on a CPU, work is done when a call
-        returns.
-        """
+        """Wait for every GPU on which this process has work; a CPU's work is done at once."""
         if torch.cuda.is_initialized():
             for number in _gpus_in_use():
                 torch.cuda.synchronize(number)
@@ -75,9 +71,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """Record a session with shapes, which is discarded; afterwards the list has the inputs of
-        its ops.
-        """
+        """Record a discarded session with shapes; then the list has its ops' inputs."""
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
@@ -92,20 +86,13 @@ class TorchProfiler(Profiler):
         os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return ``item`` of a tensor on the host, which records two ops (``NESTED``).
-
-        Return None without Kineto, because the events of older versions are unknown.
-        """
+        """Return ``item`` of a CPU tensor (two ops, ``NESTED``); None without Kineto."""
         if not HAS_KINETO:
             return None
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return how the cost of recording an event divides (before, inside, after it), measured in
-        a short profiler session.
-
-        Return None if the profiler's times are whole microseconds, which are too coarse.
-        """
+        """Return how the cost of recording an event divides; None for times in whole µs."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -178,9 +165,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the numbers of the GPUs on which this process has a context; waiting for another GPU
-    would create one.
-    """
+    """Return the GPUs on which this process has a context; waiting would create others."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -194,20 +179,13 @@ def _graphs_are_alive() -> bool:
 
 
 def keep_profiler_attached() -> None:
-    """Keep CUPTI loaded between profiler sessions: with CUDA graphs, a second session would crash.
-
-    Source: the workaround in torch/profiler/profiler.py for Inductor's own CUDA graphs.
-    """
+    """Keep CUPTI loaded: with CUDA graphs, a second session would crash (as in profiler.py)."""
     os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Return how the cost of recording divides, from the events of ``item`` calls and of empty
-    ranges.
-
-    Return None if times are whole microseconds, or if events are missing.
-    """
+    """Return how the cost of recording divides; None if times are whole microseconds."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -231,11 +209,7 @@ MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16
 
 
 def fp32_precision(*place: str) -> Optional[str]:
-    """Return ``fp32_precision`` of a part of ``torch.backends`` (``"cuda", "matmul"``); None before
-    PyTorch 2.9.
-
-    After a script has set it, torch raises an error if older switches are read.
-    """
+    """Return ``fp32_precision`` of a part of ``torch.backends``; None before PyTorch 2.9."""
     if not hasattr(torch._C, "_get_fp32_precision_getter"):
         return None
     found: Any = torch.backends
