@@ -59,7 +59,7 @@ PART_WORDS = {
     "rnn": "recurrent layer",
     "gemm": "matmul",
     "conv": "convolution",
-    "softmax_loss": "softmax and loss",
+    "softmax_loss": "softmax/loss",
     "ctc": "CTC loss",
     "layout": "copy",
     "embedding": "embedding lookup",
@@ -72,6 +72,6 @@ PART_WORDS = {
     "alloc": "allocation",
     "python": "Python",
     "queued": "queued work not started",
-    "host": "unrecorded",
-    "unattributed": "unknown",
+    "host": "unrecorded host",
+    "unattributed": "unknown cause",
 }

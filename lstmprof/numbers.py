@@ -85,8 +85,9 @@ def quantity(number: float | None, unit: str) -> str:
     return f"{count(number)} {unit.replace('1/', '/')}".strip()
 
 
-def listed(words: list[str]) -> str:
+def listed(words: Iterable[str]) -> str:
     """Return ``words`` as a list for a sentence: ``a, b and c``."""
+    words = list(words)
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
@@ -102,6 +103,16 @@ def cropped(name: str, room: int = 60) -> str:
     if "/" in name and "<" not in name:
         return "…" + name[len(name) - room + 1 :]
     return name[: room - 1] + "…"
+
+
+def cut_text(text: str, room: int) -> str:
+    """Return ``text`` in at most ``room`` characters, cut after a word outside of brackets."""
+    if len(text) <= room:
+        return text
+    spaces = [match.start() for match in re.finditer(" ", text[:room])]
+    ends = [end for end in spaces if text.count("(", 0, end) == text.count(")", 0, end)]
+    end = ends[-1] if ends and ends[-1] >= room // 2 else room - 1
+    return text[:end].rstrip(" ;:,+") + "…"
 
 
 def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:

@@ -277,7 +277,7 @@ COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
     Column.real(
         "step_ns",
-        "clean step: time of a step without profiler overhead and disturbances; typical_ns if no "
+        "clean step: time of a step without profiler overhead and outliers; typical_ns if no "
         "step was profiled",
     ),
     Column.real("step_low_ns", "low end of the 95 % interval of step_ns", _FEW),

@@ -20,20 +20,11 @@ from lstmprof.names import PART_WORDS
 
 LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
 RUNTIME, CPU_OP = "runtime", "CPU op"
-SYNC, CAST, COPY, GEMM, MEMORY = (
-    "sync",
-    "cast",
-    "copy",
-    "matmul",
-    "elementwise",
-)
-INPUT, COMPILE, ALLOCATION = "input", "compile", "allocation"
-START = "initialisation"
-EMBEDDING = "embedding"
-COLLECTIVE, CTC, QUEUE = "communication", "CTC", "queued"
-SLOWER = "slower calls"
+SYNC, CAST, COPY, GEMM, MEMORY = "sync", "cast", "copy", "matmul", "elementwise"
+INPUT, COMPILE, ALLOCATION, START = "input", "compile", "allocation", "initialisation"
+EMBEDDING, COLLECTIVE, CTC, QUEUE = "embedding", "communication", "CTC", "queued"
+SLOWER, RANGE = "slower calls", "ranges"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
-RANGE = "ranges"
 
 #: A description of each kind of time.
 KINDS = {
@@ -56,7 +47,7 @@ KINDS = {
     UNRECORDED: "unrecorded host time",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
-    QUEUE: "idle time in which the device does not start queued work",
+    QUEUE: "idle time although the device has queued work",
     SLOWER: "calls that take longer than in the faster run",
     PROFILER: "profiler overhead",
     UNKNOWN: "time without a known cause",
@@ -65,7 +56,8 @@ KINDS = {
 
 def shown(kind: str) -> str:
     """Return the name of a kind of time for people, that of the same part of the breakdown."""
-    return PART_WORDS.get(kind.lower(), kind)
+    words = {UNRECORDED: PART_WORDS["host"], UNKNOWN: PART_WORDS["unattributed"]}
+    return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
 
 #: The kinds in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``). Time in
@@ -75,6 +67,8 @@ WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATIO
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Python frames that start or stop jax.profiler or torch.profiler.
 _PROFILER_FRAME = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
+#: A range of PyTorch's backward pass.
+_BACKWARD = re.compile(r"\W*backward\W*", re.IGNORECASE)
 _MOVES = ("layout", "transfer", "memset")
 
 
@@ -100,10 +94,6 @@ class Rule:
     kind: str
     holds: Callable[[Contributor, Comparison], bool]
     reason: str
-
-
-def _is_backward(name: str | None) -> bool:
-    return re.fullmatch(r"(?i)\W*backward\W*", name or "") is not None
 
 
 def _part(*parts: str) -> Callable[[Contributor, Comparison], bool]:
@@ -135,11 +125,7 @@ RULES = (
     ),
     Rule(SYNC, lambda c, run: c.reading, "a loop that reads single values (.item())"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
-    Rule(
-        QUEUE,
-        _part(QUEUED),
-        "time in which the device has queued work and does not start it",
-    ),
+    Rule(QUEUE, _part(QUEUED), "time in which the device has queued work and does not start it"),
     Rule(
         SYNC,
         lambda c, run: c.name in ASKS and not run.on_device,
@@ -183,7 +169,9 @@ RULES = (
     ),
     Rule(
         UNRECORDED,
-        lambda c, run: c.part == "python" and run.no_backward and _is_backward(c.name),
+        lambda c, run: (
+            c.part == "python" and run.no_backward and bool(_BACKWARD.fullmatch(c.name or ""))
+        ),
         "a range of PyTorch's backward pass, whose thread was not recorded",
     ),
     Rule(
@@ -226,8 +214,11 @@ def kind_of(contributor: Contributor, comparison: Comparison) -> str:
     return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
-def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
+def by_kind(
+    profile: StepProfile, comparison: Comparison | None = None
+) -> dict[str, list[Contributor]]:
     """Return the contributors of ``profile`` by kind of time, in the order of ``KINDS``."""
+    comparison = comparison or comparison_of(profile)
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
     for contributor in profile.contributors:

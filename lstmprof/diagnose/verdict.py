@@ -24,7 +24,15 @@ from lstmprof.diagnose.certainty.pair import (
     span_of,
     structure_in_words,
 )
-from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths, wait_of
+from lstmprof.diagnose.findings import (
+    ADVISED_SHARE,
+    HOST,
+    NAMED_SHARE,
+    Difference,
+    Finding,
+    lengths,
+    wait_of,
+)
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import TABLE, Advice, leading_advice
 from lstmprof.diagnose.remedies.work import TF32
@@ -49,7 +57,7 @@ _WITHOUT_DECIMALS = 100
 WAITS_FOR_HOST = "waiting for the host"
 #: Kind of time → what sentences call it, for kinds whose name does not explain itself.
 _IN_WORDS = {
-    causes.QUEUE: "idle time in which the device does not start queued work",
+    causes.QUEUE: causes.KINDS[causes.QUEUE],
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
@@ -185,6 +193,11 @@ class Verdict:
         If a device waits for its host, the name lists the large kinds of waits.
         """
         name = self.bottleneck or ""
+        if name == WAITS_FOR_HOST:
+            least_ns = ADVISED_SHARE * self.whole_ns
+            waits = [d for d in self.where if wait_of(d.kind) == HOST and d.delta_ns >= least_ns]
+            waits.sort(key=lambda d: -d.delta_ns)
+            return f"{name} ({' + '.join(d.words for d in waits)})" if waits else name
         large = next((d.words for d in self.where if d.kind == name), "")
         return _IN_WORDS.get(name) or large or causes.shown(name)
 
@@ -194,8 +207,8 @@ class Verdict:
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
         plural = self.bottleneck_words.endswith(_PLURAL)
         if self.baseline is not None:
-            of_all = f" of {whole}" if self.bottleneck_ns <= self.whole_ns else ""
-            return f"{'add' if plural else 'adds'} {ns}{of_all} ms"
+            of_whole = f" of {whole}" if self.bottleneck_ns <= self.whole_ns else ""
+            return f"{'add' if plural else 'adds'} {ns}{of_whole} ms"
         share = percent(self.bottleneck_ns / self.whole_ns) if self.whole_ns else "all"
         what = "step" if self.per == "per step" else "profile"
         largest = "" if self._is_largest else self._largest_saved

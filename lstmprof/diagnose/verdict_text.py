@@ -17,10 +17,10 @@ from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.certainty import NOT_EXPLAINED, Level, Outcome
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, counts_in_words
-from lstmprof.diagnose.findings import ADVISED_SHARE
-from lstmprof.diagnose.remedies import Advice
+from lstmprof.diagnose.findings import ADVISED_SHARE, Finding, wait_of
+from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdict import Verdict
+from lstmprof.diagnose.verdict import WAITS_FOR_HOST, Verdict
 from lstmprof.errors import one_line
 from lstmprof.names import FRAMEWORK_NAMES
 from lstmprof.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
@@ -37,7 +37,7 @@ _FIXES, _MOST_KINDS = 2, 6
 #: Certainty of a verdict's cause → its words for users.
 CERTAINTY_WORDS: dict[Level, str] = {
     "measured": "cause found in the profile",
-    "likely": "cause likely",
+    "likely": "probable cause",
     "unknown": "cause unknown",
 }
 #: Times in ms have one decimal if the step or difference takes at least this long (in ns), else
@@ -50,6 +50,8 @@ _CLAUSE_END = re.compile(r"[;:,] | and ")
 _WITHIN_ITEM = re.compile(r"(?<! ) (?! )")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
+#: The baseline's number behind a count, which short texts leave out.
+_BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
 class Diagnosed(Protocol):
@@ -66,7 +68,18 @@ class Diagnosed(Protocol):
     @property
     def lacks(self) -> tuple[tuple[str, Lack], ...]: ...
     @property
+    def findings(self) -> Sequence[Explained]: ...
+    @property
     def kernel_names(self) -> list[str]: ...
+
+
+class Explained(Protocol):
+    """The part of a diagnosis's finding from which the text of a verdict is made."""
+
+    @property
+    def finding(self) -> Finding: ...
+    @property
+    def remedies(self) -> Sequence[Advice]: ...
 
 
 @dataclass(frozen=True)
@@ -107,19 +120,19 @@ def verdict_text(
     ``spoken`` replaces characters that the output cannot show.
     """
     names = diagnosis.kernel_names
-    lines = []
-    for line in verdict_lines(diagnosis):
+    lines = list(verdict_lines(diagnosis))
+    room, printed = MOST_LINES - 1, dict[Line, list[str]]()
+    for line in sorted(lines, key=lambda line: line.rank):
         text, end = (spoken(one_line(part)) for part in line.shortened(names))
         end = f" {end}" if line.end.startswith(" ") else end
         text = _WITHIN_ITEM.sub(_UNBROKEN, text) if line.items else text
-        lines.append((line, wrapped(line.head, text, end, line.most, width)))
-    room, kept = MOST_LINES - 1, set()
-    for line, broken in sorted(lines, key=lambda pair: pair[0].rank):
-        if len(broken) <= room:
+        most = min(line.most, room) if line.items else line.most
+        broken = wrapped(line.head, text, end, most, width) if room else []
+        if 0 < len(broken) <= room:
             room -= len(broken)
-            kept.add(line)
+            printed[line] = broken
     first = spoken(one_line(first_line(diagnosis)))
-    return [[first], *(broken for line, broken in lines if line in kept)]
+    return [[first], *(printed[line] for line in lines if line in printed)]
 
 
 def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> list[str]:
@@ -208,8 +221,8 @@ def lane_of(profile: StepProfile) -> str:
 
     The text is empty if the run has one device.
     """
-    lanes = profile.lanes
-    return f"{lane_words(*profile.rank_device)} ({lanes} devices in all)" if lanes > 1 else ""
+    lane, lanes = lane_words(*profile.rank_device), profile.lanes
+    return f"{lane} only (1 of {lanes} devices)" if lanes > 1 else ""
 
 
 def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
@@ -228,17 +241,14 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     where = "   ".join(f"{words} {amount}" for _, words, amount in largest_kinds(verdict))
     if verdict.rough and diagnosis.fast is not None:
         counts = counts_in_words(diagnosis.fast, diagnosis.slow)
-        yield Line(
-            2,
-            "Where",
-            f"unknown, because the times of the steps vary too much{counts and '; '}{counts}",
-        )
+        vary = "unknown, because the times of the steps vary too much"
+        yield Line(3, "Where", f"{vary}{counts and '; '}{counts}")
     elif where:
-        yield Line(2, "Where", f"{where} ms", most=3, items=True)
+        yield Line(3, "Where", f"{where} ms", most=3, items=True)
     if verdict.cause and verdict.evidence and not verdict.rough:
         yield Line(4, "", verdict.evidence)
     if verdict.reasons:
-        yield Line(3, "Doubt", listed(list(verdict.reasons)))
+        yield Line(2, "Doubt", listed(verdict.reasons))
     for rare in verdict.now_and_then[:1]:
         often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
         took = f"{cropped(rare.name)} takes {milliseconds(rare.each_ns)} ms"
@@ -255,14 +265,33 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
     if verdict.state == "found" and not verdict.fixes:
         framework = FRAMEWORK_NAMES.get(profile.framework or "")
         device = {"cpu": "on a CPU", "cuda": "on a GPU"}.get(profile.runs_on or "")
-        return [("Fix", " ".join(filter(None, ("none known that helps", framework, device))), "")]
+        where = " ".join(filter(None, (framework and f"in {framework}", device)))
+        return [("Fix", f"lstmprof knows no fix for this cause {where}".rstrip(), "")]
     first_of = {fix.fix: fix for fix in reversed(verdict.fixes)}  # a fix may fit two kinds of time
-    different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
-    gains = ["" if verdict.rough else fix.gain for fix in different[:_FIXES]]
+    different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix][:_FIXES]
+    gains = ["" if verdict.rough else fix.gain for fix in different]
     return [
-        ("Fix" if gain and verdict.state == "found" else "Try", fix.fix, gain or "gain unknown")
-        for fix, gain in zip(different, gains, strict=False)
+        (
+            "Fix" if gain and verdict.state == "found" else "Try",
+            _other_part(diagnosis, fix) + fix.fix,
+            gain or "gain unknown",
+        )
+        for fix, gain in zip(different, gains, strict=True)
     ]
+
+
+def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
+    """Return ``transfer (5 %): `` if ``fix`` is not about the time that the line "Why" names."""
+    verdict = diagnosis.verdict
+    several = any(row.name == fix.name and row.several_kinds for row in TABLE)
+    if verdict.kind is None or several or verdict.cause.startswith((fix.cause, fix.seen or "\n")):
+        return ""
+    about = [e.finding for e in diagnosis.findings if fix.fix in [a.fix for a in e.remedies]]
+    waits = wait_of(verdict.kind) if verdict.bottleneck == WAITS_FOR_HOST else verdict.kind
+    if not about or {verdict.kind, waits} & {k for f in about for k in (f.kind, wait_of(f.kind))}:
+        return ""
+    share = about[0].share
+    return f"{about[0].words}{'' if share is None else f' ({percent(share)})'}: "
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
@@ -328,7 +357,7 @@ def in_short(diagnosis: Diagnosed) -> str:
         return next((f"unknown: {kind}" for kind in blind), words)
     name = verdict.bottleneck_words
     if verdict.baseline is not None:
-        cause = verdict.cause.partition(" (baseline")[0]
+        cause = _BASELINE.sub("", verdict.cause)
         return cause or f"{name} +{milliseconds(verdict.bottleneck_ns)} ms"
     kind = f"{name} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
     counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind

@@ -161,7 +161,8 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     ),
     (
         lambda document: {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)},
-        "is a begin/end timeline (perhaps Horovod), which lstmprof does not read",
+        "is a Chrome trace with begin/end events only (such as a Horovod timeline), which lstmprof "
+        "does not read",
         _RECORD,
     ),
     (

@@ -228,7 +228,7 @@ def test_many_kinds_of_warnings_are_named_in_one_line_and_told_if_asked_for(
     doubtful = {"gpu_throttle_reasons": ["power cap"], "notes": ["one was left out"]}
     run = write_run(tmp_path, "run", [row("op", "aten::mm", 0, 9 * MS, **HOST)], 9, **doubtful)
     (line,) = [line for line in shown(capsys, run).splitlines() if line.startswith("Warning")]
-    kinds = ("no step markers", "remarks of the file", "clocks")
+    kinds = ("no step markers", "problems in the profile's file", "clocks")
     assert all(kind in line for kind in kinds)
     text = shown(capsys, run, "--warnings")
     assert len([line for line in text.splitlines() if line.startswith("Warning: ")]) == len(kinds)

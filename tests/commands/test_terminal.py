@@ -238,14 +238,3 @@ def test_a_terminal_gets_long_lines_broken_between_words() -> None:
     assert max(map(len, lines)) <= 40
     assert {word for line in lines for word in line.split()} == {"eleven", "words", "of", "eight"}
     assert len(in_a_pipe(program).splitlines()) == 1
-
-
-def test_a_terminal_gets_the_long_names_in_a_sentence_shortened() -> None:
-    program = (
-        "from lstmprof.commands import terminal; name = 'void at::native::k<' + 'int, ' * 40 + '>';"
-        "terminal.write_line(name + ' and aten::mm take it all', names=[name, 'aten::mm'])"
-    )
-    (line,) = plain(on_a_terminal(program, columns=100))
-    assert line.startswith("k<int, int,")
-    assert line.endswith("… and aten::mm take it all")
-    assert in_a_pipe(program).startswith("void at::native::k<int")

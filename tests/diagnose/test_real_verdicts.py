@@ -113,7 +113,7 @@ def test_no_saving_is_more_than_its_part_and_the_idle_time_that_it_can_fill(path
         assert finding.saving.ns <= slow.length_ns
         for advice in explained.remedies:
             row = rows[advice.name]
-            addressed = {finding.kind, *(row.kinds if row.of_several else ())}
+            addressed = {finding.kind, *(row.kinds if row.several_kinds else ())}
             part_ns = sum(total_ns(kinds[kind]) for kind in addressed)
             assert 0 <= (advice.saves_ns or 0) <= min(part_ns + idle_ns, slow.length_ns)
             assert (advice.gain_ns or 0) <= slow.length_ns

@@ -247,7 +247,7 @@ def test_the_cause_is_what_the_slow_run_calls_and_the_baseline_does_not() -> Non
 def test_the_cause_is_that_of_a_fix_for_half_of_the_time() -> None:
     diagnosis = alone(ran("b", 12, tables=CELLS))
     parts = [explained.finding for explained in diagnosis.findings]
-    name = next(row.name for row in TABLE if row.of_several and not row.first)
+    name = next(row.name for row in TABLE if row.several_kinds and not row.first)
     for saves_ms, is_named in ((12, True), (10, False)):
         fix = advice(name, saves_ms * MS)
         verdict = verdict_of(None, diagnosis.slow, parts, diagnosis.outcome, [fix])

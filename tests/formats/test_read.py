@@ -132,7 +132,7 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'{"traceEvents": 5}', "is JSON but not a profile"),
         (b'[{"file": "a.json.gz", "bytes": 5}]', "is JSON but not a profile"),
         (b'[{"ph": "X", "name": "f", "ts": 1, "dur": 2}]', "a Chrome trace, but not of torch"),
-        (b'[{"ph": "B", "ts": 1}, {"ph": "E", "ts": 2}]', "is a begin/end timeline"),
+        (b'[{"ph": "B", "ts": 1}, {"ph": "E", "ts": 2}]', "with begin/end events only"),
         (b'{"segments": [], "device_traces": []}', "is a memory snapshot"),
         (EXECUTION_TRACE, "is an execution trace"),
         (b'{"workload_graph": [{"Id": 216, "Name": "aten::mm"}]}', "is an execution trace"),

@@ -21,7 +21,7 @@ REFUSED = {
     "tf/tpu-inference-utf8-corrupted.xplane.pb": "the XPlane protobuf is truncated or damaged",
     "nsys/empty-capture.sqlite": "has no CUDA call and no NVTX range",
     "nvprof/empty-session.sql": "has no CUDA call and no NVTX range",
-    "tf1/horovod_timeline_small.json": "is a begin/end timeline",
+    "tf1/horovod_timeline_small.json": "with begin/end events only",
 }
 #: Where the index counts all activities: a TensorFlow 1 timeline marks copies by repeating them.
 ALL_ACTIVITIES = "tf1"

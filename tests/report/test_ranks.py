@@ -98,7 +98,7 @@ def test_the_card_the_ledger_and_the_ranks_speak_of_one_rank(report: Report) -> 
     assert {row["lane"] for row in report.ledger} == {facts.lane}
     assert sum(row["total_ns"] / row["steps"] for row in report.ledger) == facts.step_ns
     (block,) = cards.blocks(report, [])
-    assert block.cards[0].place.startswith(f"{facts.lane} (2 devices in all)")
+    assert block.cards[0].place.startswith(f"{facts.lane} only (1 of 2 devices)")
     for figure in figures(report):
         if figure.key in ("ledger-0", "ranks-parts-0"):
             assert facts.lane in figure.sentence.partition(":")[0]

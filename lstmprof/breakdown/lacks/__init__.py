@@ -247,6 +247,9 @@ WORDS = {
     "missing steps": "steps without a marker",
     "steps without activities": "steps without GPU activity",
     "another number of steps": "profile marks another number of steps",
+    "first kernels missing": "first kernels not recorded",
+    "last kernels missing": "last kernels not recorded",
+    "some kernels missing": "some kernels not recorded",
     "separate clocks": "ranks with separate clocks",
 }
 _IDLE = "busy and idle time of the device"

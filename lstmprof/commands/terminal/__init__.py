@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from lstmprof.errors import one_line
 from lstmprof.host.streams import CONTROL, styled
-from lstmprof.numbers import bare, cropped, with_short_names
+from lstmprof.numbers import bare, cropped, cut_text
 
 #: Colours of bars. Blue: busy time, or less time than in the other run. Orange: idle time, or more
 #: time. Their contrast is at least 3:1 on white and on black.
@@ -65,12 +65,8 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
     out = out or sys.stdout
     plain = not (out.encoding or "utf-8").lower().startswith("utf")
     written = json.JSONEncoder(indent=1, ensure_ascii=plain, allow_nan=False).iterencode(value)
-    out.writelines(CONTROL.sub(_escape, part) for part in written)
+    out.writelines(CONTROL.sub(lambda sign: json.dumps(sign[0])[1:-1], part) for part in written)
     out.write("\n")
-
-
-def _escape(character: re.Match[str]) -> str:
-    return json.dumps(character[0])[1:-1]
 
 
 def write_csv(
@@ -94,15 +90,9 @@ def _csv_cell(value: Any) -> Any:
         value = "; ".join(value)
     elif isinstance(value, (list, tuple, dict)):
         value = json.dumps(value, ensure_ascii=False)
-    return _inert(value) if isinstance(value, str) else value
-
-
-def _inert(text: str) -> str:
-    """Return ``text`` as one line; if it looks like a formula, put an apostrophe in front.
-
-    Numbers, such as -1.5, stay unchanged.
-    """
-    line = one_line(text)
+    if not isinstance(value, str):
+        return value
+    line = one_line(value)
     return "'" + line if line.startswith(_RUN_BY_SPREADSHEETS) and not _NUMBER(line) else line
 
 
@@ -136,8 +126,8 @@ def write_table(
             for row in cells
         ]
         hidden, room = _fitted(columns, cells, long, spare, width, bars)
-    kept = [i for i, name in enumerate(columns) if name not in hidden]
-    heads, cells = [columns[i] for i in kept], [[row[i] for i in kept] for row in cells]
+    shown = [i for i, name in enumerate(columns) if name not in hidden]
+    heads, cells = [columns[i] for i in shown], [[row[i] for i in shown] for row in cells]
     _shorten(heads, cells, names, cut, width - (room + _SPACE if room else 0))
     if title:
         write_line(title, style="bold", wrap=True)
@@ -163,8 +153,12 @@ def _fitted(
     if not drawable or hidden is None:
         hidden = _left_out(columns, cells, long, spare, width)
         return spare if hidden is None else hidden, 0
-    kept = [w for n, w in zip(columns, _widths(columns, cells), strict=True) if n not in hidden]
-    return hidden, max(min(width - sum(kept) - _SPACE * len(kept), _LONGEST), _SHORTEST)
+    shown_widths = [
+        w for n, w in zip(columns, _widths(columns, cells), strict=True) if n not in hidden
+    ]
+    return hidden, max(
+        min(width - sum(shown_widths) - _SPACE * len(shown_widths), _LONGEST), _SHORTEST
+    )
 
 
 def _left_out(
@@ -203,11 +197,7 @@ def _shorten(
         room -= widest
         for row in cells:
             is_name = columns[at] in names
-            row[at] = cropped(row[at], widest) if is_name else _cut(row[at], widest)
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1].rstrip()}…"
+            row[at] = cropped(row[at], widest) if is_name else cut_text(row[at], widest)
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
@@ -249,24 +239,14 @@ def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -
     screen.print(Text("\n".join(map(str.rstrip, printed.get().splitlines()))), soft_wrap=True)
 
 
-def write_line(
-    text: str = "",
-    *,
-    style: str = "",
-    head: str = "",
-    names: Iterable[str] = (),
-    wrap: bool = False,
-) -> None:
+def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = False) -> None:
     """Print one line of text, with its leading spaces; ``head``, its beginning, is bold.
 
     The line is broken between words on a terminal; in a pipe or file, only with ``wrap``.
     """
     from rich.text import Text
 
-    screen, line = console(), _indented(text)
-    if sys.stdout.isatty():
-        line = _indented(with_short_names(text, names))
-    line = spoken(line)
+    screen, line = console(), spoken(_indented(text))
     if sys.stdout.isatty() or wrap:
         indent = line[: len(line) - len(line.lstrip(" "))]
         broken = textwrap.wrap(

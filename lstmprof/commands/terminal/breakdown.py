@@ -31,7 +31,7 @@ _OTHER = "other"
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
 #: The clean step, in words that explain it.
-CLEAN = "clean step (without profiler overhead and disturbances)"
+CLEAN = "clean step (without profiler overhead and outliers)"
 
 #: A part of the breakdown: (state ``busy`` or ``idle``, name, ns summed over the steps).
 Part = tuple[str, str, int]
@@ -61,41 +61,34 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
             )
         return
     for breakdown in sorted(breakdowns, key=timings.step_ns):
-        if name == "ledger":
-            _show_ledger(breakdown)
-        else:
+        if name != "ledger":
             tables.show_table(breakdown, name, top)
+            continue
+        steps = breakdown.steps(profiled=True)
+        if len(steps) > _LANES_EACH:
+            _show_lanes(breakdown, steps)
+        for step in steps if len(steps) <= _LANES_EACH else ():
+            _show_step(breakdown, step, step.parts)
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:
     """Print time lost to the machine, each kind of warning once, and further options."""
     for breakdown in breakdowns:
-        for note in (*_lost(breakdown), *_linked(breakdown)):
+        t = breakdown.timings
+        lost = t and lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
+        for note in (*([lost] if lost else []), *_linked(breakdown)):
             terminal.write_under(f"{breakdown.run.name}: ", note)
-    found = [(lack.words, b.run.name, lack.sentence) for b in breakdowns for lack in b.lacks]
-    found += [
+    warnings = [(lack.words, b.run.name, lack.sentence) for b in breakdowns for lack in b.lacks]
+    warnings += [
         (doubt.kind, label, str(doubt))
         for label, b in zip(timings.labels_of(list(breakdowns)), breakdowns, strict=True)
         for doubt in (b.timings.warnings if b.timings else ())
     ]
-    warned.show(found, named=len(breakdowns) > 1, see="lstmprof diagnose --warnings")
+    warned.show(warnings, named=len(breakdowns) > 1, see="lstmprof diagnose --warnings")
     more = (
         "More: --table NAME  --top N    In a browser: --open    Causes and fixes: lstmprof diagnose"
     )
     terminal.write_line(more, style="dim")
-
-
-def _show_ledger(breakdown: Breakdown) -> None:
-    """Print all parts of the mean profiled step, in one table per lane.
-
-    If there are more than ``_LANES_EACH`` lanes, print one table with a row per lane.
-    """
-    steps = breakdown.steps(profiled=True)
-    if len(steps) > _LANES_EACH:
-        _show_lanes(breakdown, steps)
-        return
-    for step in steps:
-        _show_step(breakdown, step, step.parts)
 
 
 def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
@@ -113,9 +106,9 @@ def _joined(step: MeanStep) -> list[Part]:
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
     joined: list[Part] = []
     for state in ("busy", "idle"):
-        of_state = [part for part in step.parts if part[0] == state]
-        small = [part for part in of_state if part[:2] not in large]
-        joined += [part for part in of_state if part[:2] in large]
+        parts = [part for part in step.parts if part[0] == state]
+        small = [part for part in parts if part[:2] not in large]
+        joined += [part for part in parts if part[:2] in large]
         rest = (state, f"{len(small)} {_OTHER} parts", sum(ns for _, _, ns in small))
         joined += small if len(small) < 2 else [rest]
     return joined
@@ -131,22 +124,14 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
         for (state, part, _), ms, part_share in zip(parts, milli, share, strict=True)
     ]
     rows.append(["", "sum", milliseconds(step.mean_ns, _DIGITS), "100.0 %"])
-    terminal.write_table(
-        _heading(breakdown, step), ["", "part", ">ms", ">share"], rows, bars=_bars(parts)
-    )
-
-
-def _bars(parts: Sequence[Part]) -> terminal.Bars:
-    """Return one bar per part, and no bar for the last row, their sum."""
     colours = [terminal.ORANGE if state == "idle" else terminal.BLUE for state, _, _ in parts]
-    return terminal.Bars([*(max(ns, 0) for _, _, ns in parts), None], [*colours, ""])
-
-
-def _lost(breakdown: Breakdown) -> list[str]:
-    """Return a list with a sentence about the time lost to the machine; empty if there is none."""
-    t = breakdown.timings
-    lost = "" if t is None else lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
-    return [lost] if lost else []
+    lengths = [*(max(ns, 0) for _, _, ns in parts), None]  # the last row, the sum, has no bar
+    terminal.write_table(
+        _heading(breakdown, step),
+        ["", "part", ">ms", ">share"],
+        rows,
+        bars=terminal.Bars(lengths, [*colours, ""]),
+    )
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
@@ -227,7 +212,7 @@ def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """Return the title of a table with one step (without markers: the profile) per row."""
     clean = all(step.clean for step in steps)
     whose = CLEAN if clean else "step" if marked else "profile"
-    return f"time of the {whose} in ms: busy parts, then all idle time and its causes"
+    return f"time of the {whose} in ms: busy time by part, all idle time, idle time by cause"
 
 
 def show_lanes(
@@ -243,23 +228,16 @@ def show_lanes(
     spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])
     digits = _column_digits(max(step.mean_ns for step in steps))
     rows = [[label, *_cells(step, busy, idle, digits)] for label, step in lanes]
-    heads = [
-        of,
-        *busy,
-        _OTHER_WORK,
-        "all idle",
-        *idle,
-        _OTHER_IDLE,
-        "step" if marked else "profile",
-    ]
+    whole = "step" if marked else "profile"
+    heads = [of, *busy, _OTHER_WORK, "all idle", *idle, _OTHER_IDLE, whole]
     empty = {name for name in (_OTHER_WORK, _OTHER_IDLE) if _is_empty(rows, heads.index(name))}
     empty |= set() if idle else {_OTHER_IDLE}
-    kept = [i for i, name in enumerate(heads) if name not in empty]
+    shown = [i for i, name in enumerate(heads) if name not in empty]
     heads = [PART_WORDS.get(name, name) for name in heads]
     terminal.write_table(
         heading,
-        [of, *(f">{heads[i]}" for i in kept[1:])],
-        [[row[i] for i in kept] for row in rows],
+        [of, *(f">{heads[i]}" for i in shown[1:])],
+        [[row[i] for i in shown] for row in rows],
         crop=of if sys.stdout.isatty() else (),
         spare=[f">{PART_WORDS.get(name, name)}" for name in spare],
     )
@@ -291,10 +269,10 @@ def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int
         shown = [ms.get((state, part), 0.0) for part in named]
         parts += [*shown, whole - sum(shown)]
     texts = terminal.parts_that_add_up(parts, step.mean_ns / 1e6, digits)
-    of_idle = len(busy) + 1
-    whole_idle = sum(float(text.replace(",", "")) for text in texts[of_idle:])
+    first_idle = len(busy) + 1
+    whole_idle = sum(float(text.replace(",", "")) for text in texts[first_idle:])
     sums = [f"{value:,.{digits}f}" for value in (whole_idle, step.mean_ns / 1e6)]
-    return [*texts[:of_idle], sums[0], *texts[of_idle:], sums[1]]
+    return [*texts[:first_idle], sums[0], *texts[first_idle:], sums[1]]
 
 
 def _is_empty(rows: Sequence[Sequence[str]], place: int) -> bool:

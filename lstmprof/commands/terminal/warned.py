@@ -33,7 +33,7 @@ def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, 
         return
     runs: dict[str, set[str]] = {}
     for kind, run, _ in warnings:
-        runs.setdefault("remarks of the file's reader" if kind == NOTE else kind, set()).add(run)
+        runs.setdefault("problems in the profile's file" if kind == NOTE else kind, set()).add(run)
     each = [kind if len(of) == 1 else f"{kind} ({len(of)} runs)" for kind, of in runs.items()]
     terminal.write_under("Warnings: ", f"{', '.join(each)}; see {see}")
 

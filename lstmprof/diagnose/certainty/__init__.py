@@ -191,9 +191,8 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
         explained[finding.group] += finding.slow_ns
     unseen = bool(named) and largest > max(explained.values())
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
-        share = percent(unknown_ns / whole_ns) if whole_ns else "all"
-        text = f"{NOT_EXPLAINED}no cause was recorded for {share} of {whole}"
-        why = text + _unexplained_kinds(findings, whole_ns) + _most(findings, "the rest")
+        why = f"{NOT_EXPLAINED}{_unexplained_kinds(findings, whole_ns, whole)}"
+        why += _most(findings, f"the other {milliseconds(whole_ns - unknown_ns)} ms")
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
     own, sure = _profilers(named[0]), [f for f in named if _is_likely(f, findings)]
     if own:
@@ -203,7 +202,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
     if own:
         advice = "profile more steps, after some unprofiled steps"
         return Outcome("unknown", f"cause unknown: {own}", advice=advice)
-    reasons = listed(list(certainty_of(named[0], findings).reasons))
+    reasons = listed(certainty_of(named[0], findings).reasons)
     return Outcome("unknown", f"cause unknown: {reasons}", advice=_more(profile))
 
 
@@ -242,22 +241,17 @@ def _blind(lack: Lack, whose: str = "") -> str:
     return f"the profile{whose} does not show {lack.hides} ({lack.words})"
 
 
-def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int) -> str:
+def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -> str:
     """Return the kinds of time without a cause, with their shares of ``whole``, as a clause."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
-    shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])
-    if [f.kind for _, f in shares] == [causes.UNKNOWN]:
-        first = most_of(shares[0][1])
-        return f", most of it {first}" if first else ""
-    alone = len(shares) == 1  # whose share is that of all time without a cause
-    each = listed([_with_most(f, "" if alone else f" {percent(share)}") for share, f in shares])
-    return f" ({each})" if shares else ""
-
-
-def _with_most(finding: Finding, share: str) -> str:
-    """Return a finding's kind and share as text; for unknown time, also what takes most of it."""
-    first = most_of(finding) if finding.kind == causes.UNKNOWN else None
-    return f"{causes.KINDS[finding.kind]}{share}" + (f" (most of it {first})" if first else "")
+    texts: list[str] = []
+    for share, finding in sorted(shares, key=lambda share: -share[0]):
+        if share >= SMALL_SHARE:
+            takes = percent(share) if texts else f"takes {percent(share)} of {whole}"
+            first = most_of(finding) if finding.kind == causes.UNKNOWN else None
+            most = f" (most of it {first})" if first else ""
+            texts.append(f"{causes.KINDS[finding.kind]} {takes}{most}")
+    return listed(texts) or f"no cause was recorded for {whole}"
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
@@ -278,11 +272,12 @@ def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
     """Return a clause with the longest op on the host, if it is longer than all device work."""
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
-    known = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
-    if profile.device is None or name is None or lengths_ns[name] <= known:
+    longest_ns = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
+    if profile.device is None or name is None or lengths_ns[name] <= longest_ns:
         return ""
     whole = milliseconds(profile.length_ns)
-    return f"; on the host, {cropped(name)} takes {milliseconds(lengths_ns[name])} of {whole} ms"
+    took = f"{milliseconds(lengths_ns[name])} of {whole} ms"
+    return f"; the longest op on the host is '{cropped(name)}', {took}"
 
 
 def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
@@ -379,6 +374,6 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
     elif largest is None:
         text = "no recorded kind of time is longer in the slower run"
     else:
-        doubts = listed(list(certainty_of(largest, findings).reasons))
+        doubts = listed(certainty_of(largest, findings).reasons)
         text = f"{largest.words} adds most time, but {doubts}"
     return text

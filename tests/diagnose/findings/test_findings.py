@@ -120,7 +120,7 @@ def test_time_without_a_recorded_cause_is_named_with_the_most_of_the_rest() -> N
 
 @pytest.mark.parametrize(
     ("more", "shares"),
-    [((), ("80 %",)), ((contributor("idle", "host", MS),), ("82 %", "73 %", "9 %"))],
+    [((), ("80 %",)), ((contributor("idle", "host", MS),), ("73 %", "9 %"))],
 )
 def test_what_takes_most_of_unknown_work_is_named(
     more: tuple[Any, ...], shares: tuple[str, ...]
@@ -141,8 +141,7 @@ def test_the_profiler_s_own_time_is_named_as_that() -> None:
         contributor("idle", "profiler", 9 * MS, "Activity Buffer Request"),
         contributor("idle", "host", MS),
     )
-    assert "71 % of the step" in why
-    assert f"{KINDS['profiler']} 64 %" in why
+    assert f"{KINDS['profiler']} takes 64 % of the step" in why
     assert f"{KINDS['unrecorded']} 7 %" in why
 
 
