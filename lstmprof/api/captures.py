@@ -81,13 +81,13 @@ def capture(
         if option not in fields | sizes:
             raise unknown_name("option", option, sorted(fields | sizes))
     changed = {key: value for key, value in options.items() if key in sizes}
-    asked = {key: value for key, value in options.items() if key not in sizes}
-    wish = Wish(asked.pop("python", None), tuple(packages), era)
+    request_fields = {key: value for key, value in options.items() if key not in sizes}
+    wish = Wish(request_fields.pop("python", None), tuple(packages), era)
     network = workloads.with_overrides(network, **changed) if changed else network
     if is_file(implementation):
-        asked["file"] = implementation_file(implementation)
-        implementation = asked["file"].name
-    request = CaptureRequest(implementation, network, **asked)
+        request_fields["file"] = implementation_file(implementation)
+        implementation = request_fields["file"].name
+    request = CaptureRequest(implementation, network, **request_fields)
     place = Path(out)
     files = {implementation: request.file}
     (planned,) = plan(files, [network], [request.precision], request, place, wish)
@@ -156,10 +156,10 @@ def recommend(
     request = request_of(shape, sizes, conditions, progress)
     place = written_to(cache_folder()) / "recommend" if out is None else Path(out)
     patterns = (implementations,) if isinstance(implementations, str) else tuple(implementations)
-    found = candidates(chosen(patterns), request, place)
-    progress(with_arguments(found.words(quick)))
+    found_candidates = candidates(chosen(patterns), request, place)
+    progress(with_arguments(found_candidates.words(quick)))
     return recommended(
-        found,
+        found_candidates,
         request.workload,
         place,
         Limits(quick, None if minutes is None else 60 * minutes),

@@ -22,7 +22,7 @@ from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.errors import UsageError, one_line
 from lstmprof.events.schema import Column, schema
 from lstmprof.names import FAIL_IF
-from lstmprof.numbers import cropped, milliseconds
+from lstmprof.numbers import cropped, cut_text, milliseconds
 
 if TYPE_CHECKING:
     import pandas
@@ -106,8 +106,7 @@ def _in_a_line(diagnosis: Diagnosis) -> str:
     times = "" if verdict.baseline is None else f"{verdict.times} {cropped(verdict.baseline, 24)}"
     step = f"{milliseconds(verdict.step.ns):>9} ms"
     head = f"{cropped(verdict.subject, _NAME):{_NAME}} {step}  {times:<30}".rstrip()
-    line = one_line(f"{head}  {in_short(diagnosis)}")
-    return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
+    return cut_text(one_line(f"{head}  {in_short(diagnosis)}"), _LINE)
 
 
 @overload
@@ -184,8 +183,8 @@ def diagnose(
     if not runs:
         raise UsageError("no run is given", "give a run, two runs, or a folder of runs")
     each = [runs_of(given) for given in runs]
-    one_by_one = len(each) > 1 and all(len(of_one) == 1 for of_one in each)
-    breakdowns = [run.breakdown for of_one in each for run in of_one]
+    one_by_one = len(each) > 1 and all(len(runs_of_path) == 1 for runs_of_path in each)
+    breakdowns = [run.breakdown for runs_of_path in each for run in runs_of_path]
     diagnoses = diagnose_all(
         breakdowns,
         _names(across),

@@ -210,12 +210,12 @@ def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
     """Join the lists ``name`` (one entry per profiled step) of all rounds, or return None."""
-    of_rounds = [metadata.get(name) for metadata in all_metadata]
+    lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
-        for of, count in zip(of_rounds, counts, strict=True)
+        for of, count in zip(lists, counts, strict=True)
     )
-    return [value for of in of_rounds for value in of or ()] if whole else None
+    return [value for of in lists for value in of or ()] if whole else None
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:

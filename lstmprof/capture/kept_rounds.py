@@ -67,13 +67,13 @@ class KeptRounds:
         for folder in self._folders():
             try:
                 number = int(folder.name)
-                asked = json.loads(json.dumps(makings[number]))
+                making = json.loads(json.dumps(makings[number]))
                 then = json.loads((folder / KEPT_FILE).read_text(encoding="utf-8"))["making"]
                 result_in(folder)
             except (OSError, ValueError, LookupError, TypeError, LstmprofError):
                 return "these rounds are damaged, or from another lstmprof version"
             for name, reason in _CHANGES.items():
-                if then.get(name) != asked[name]:
+                if then.get(name) != making[name]:
                     return reason
         return None
 

@@ -95,9 +95,9 @@ def export(folder: Path, place: str = ".") -> None:
     database = folder / place / DATABASE
     _run(export_command(nsys_path(), report, database))
     stream.unlink(missing_ok=True)
-    kept = {database: database.name, report: database.with_suffix(report.suffix).name}
+    files = {database: database.name, report: database.with_suffix(report.suffix).name}
     places = [
-        compressed(str(path), str(folder / place / f"{name}.gz")) for path, name in kept.items()
+        compressed(str(path), str(folder / place / f"{name}.gz")) for path, name in files.items()
     ]
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     result["profiles"] = [os.path.relpath(path, folder) for path in places]

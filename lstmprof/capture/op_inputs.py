@@ -87,8 +87,8 @@ def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entr
     show which op had which inputs.
     """
     if any(step is not None for _, _, step in recorded):
-        of_step = [entry for entry in recorded if entry[2] == number]
-        return of_step if len(of_step) == count else []
+        entries = [entry for entry in recorded if entry[2] == number]
+        return entries if len(entries) == count else []
     if len(recorded) == count:
         return recorded
     return recorded[:1] * count if len(set(recorded)) == 1 else []

@@ -84,8 +84,8 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
     """Return the built-in implementations that match ``patterns``, which may be aliases."""
     rows = {name: row.name for name, row in implementations.ROWS.items()}
     unknown = implementations.unknown
-    meant = {rows[name] for name in matching(patterns, list(rows), "implementation", unknown)}
-    return [row.name for row in implementations.TABLE if row.name in meant]
+    matches = {rows[name] for name in matching(patterns, list(rows), "implementation", unknown)}
+    return [row.name for row in implementations.TABLE if row.name in matches]
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
@@ -189,7 +189,10 @@ def run(
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):
         yield PlanOutcome(todo.pop(name), fault)
-    groups = [{p.name: p.request for p in group} for group in _groups(list(todo.values()))]
+    members: dict[tuple[str, str], dict[str, CaptureRequest]] = {}
+    for entry in todo.values():
+        members.setdefault(entry.group, {})[entry.name] = entry.request
+    groups = list(members.values())
     results = captures.captured_runs(groups, out, rounds=rounds, force=force, progress=progress)
     for name, result in results:
         yield PlanOutcome(todo[name], result)
@@ -234,13 +237,6 @@ def _fault_of_making(
     except LstmprofError as fault:
         return fault
     return None
-
-
-def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:
-    groups: dict[tuple[str, str], list[Planned]] = {}
-    for entry in planned:
-        groups.setdefault(entry.group, []).append(entry)
-    return list(groups.values())
 
 
 def counted(outcomes: Sequence[PlanOutcome]) -> Mapping[str, int]:

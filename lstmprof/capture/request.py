@@ -147,7 +147,7 @@ def wanted(request: CaptureRequest) -> List[str]:
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
     needs = [device, request.precision, both, request.mode, workload.loss]
-    asked = (
+    features = (
         ("layers", workload.layers > 1),
         ("bidirectional", workload.bidirectional),
         ("cuda-graph", request.cuda_graph),
@@ -167,7 +167,7 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("cuda-graph of variable length", request.cuda_graph and workload.variable_length),
         ("cuda-graph of anomaly", request.cuda_graph and request.anomaly),
     )
-    return needs + [name for name, is_asked in asked if is_asked] + switched(request)
+    return needs + [name for name, is_asked in features if is_asked] + switched(request)
 
 
 def refusal(request: CaptureRequest) -> Optional[str]:

@@ -258,19 +258,24 @@ class _Sweep:
         where = self.pace.words(name, number, rounds)
         if where:
             self.progress(where)
-        say = _labelled(self.progress, request, rounds, number)
+        turn = f", round {number + 1} of {rounds}" if rounds > 1 else ""
+        who = f"{request.implementation} {request.label}".strip()
+
+        def say(line: str) -> None:
+            self.progress(f"{who}{turn}: {line}")
+
         if together is None:
             result = capture(request, scratch, say)
         else:
             request = dataclasses.replace(request, turn_with=together.names, cpus=together.cpus)
             result = capture(request, scratch, say, together.seat)
         of.kept.keep(number, scratch, result, of.makings[number])
-        kept = of.kept.result(number)
-        if kept is None:
+        kept_result = of.kept.result(number)
+        if kept_result is None:
             raise RunError(
                 f"{of.kept.folder}: another capture removed a round", "repeat the capture"
             )
-        return kept
+        return kept_result
 
     def _round_done(
         self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
@@ -351,12 +356,6 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
     ]
 
 
-def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: int) -> Progress:
-    of_round = f", round {number + 1} of {rounds}" if rounds > 1 else ""
-    who = f"{request.implementation} {request.label}".strip()
-    return lambda line: progress(f"{who}{of_round}: {line}")
-
-
 class Pace:
     """The progress of a sweep: the rounds of each run that are left, and times of finished ones."""
 
@@ -380,7 +379,7 @@ class Pace:
 
     def left_s(self) -> float | None:
         """Return the seconds that the remaining rounds will take; None before the first is done."""
-        measured = [took_s for of_run in self._took_s.values() for took_s in of_run]
+        measured = [took_s for run_times in self._took_s.values() for took_s in run_times]
         if not measured:
             return None
         usual_s = statistics.fmean(measured)

@@ -160,8 +160,8 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
     dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
         dropped |= {"PYTHONPATH", "PYTHONHOME"}
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return kept | {
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    return environment | {
         "KERAS_BACKEND": request.row.framework,
         "PATH": os.pathsep.join(
             [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
@@ -255,7 +255,7 @@ def _death(code: int, log: Path) -> CaptureError:
             "signal 9 killed the worker process, most likely because memory ran out",
             "try a smaller --batch",
         )
-    if _found_no_space(log):
+    if _ran_out_of_space(log):
         fault = "the disk of --out is full"
         return CaptureError(fault, "free some space, or give another --out")
     if _TOO_OLD in _last_line(log):
@@ -265,10 +265,8 @@ def _death(code: int, log: Path) -> CaptureError:
     return CaptureError(f"the worker process {how}: {_last_line(log)}")
 
 
-def _found_no_space(log: Path) -> bool:
-    """Return whether the log's last line reports a full disk; with an empty log, whether the disk
-    is full.
-    """
+def _ran_out_of_space(log: Path) -> bool:
+    """Return whether the log's last line reports a full disk, or if empty, the disk is full."""
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES

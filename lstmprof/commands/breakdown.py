@@ -98,9 +98,9 @@ def command(
             breakdown.steps(profiled=profiled or table == "ledger")
 
     first = FirstAnswers()
-    of_steps = table in (None, "ledger") and not step_range
+    shows_steps = table in (None, "ledger") and not step_range
     with options.leaving_out() as left_out:
-        runs = options.runs_of(paths, left_out, *([first.show_early] if of_steps else []))
+        runs = options.runs_of(paths, left_out, *([first.show_early] if shows_steps else []))
         breakdowns = options.broken_down(runs, left_out, step_range, made, look)
         first.check(breakdowns)
         _tell_what_is_empty(breakdowns, table)
@@ -202,14 +202,14 @@ class FirstAnswers:
 def _first_step_lines(name: str, first: FirstStep) -> list[str]:
     """Return the lines to print about the ``first`` step of the run ``name``, by device."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
-    said = [
+    lines = [
         f"{name}: the first step ({first.name}), from the first {share} of the"
         f" {file_size(first.file_bytes)} file; the breakdown of all steps follows"
     ]
     for lane in first.mean_steps[:_LANES_EACH]:
-        said += _lane_lines(lane, first.device_names.get(lane.device or 0))
+        lines += _lane_lines(lane, first.device_names.get(lane.device or 0))
     more = first.mean_steps[_LANES_EACH:]
-    return [*said, f"  and {len(more)} more devices"] if more else said
+    return [*lines, f"  and {len(more)} more devices"] if more else lines
 
 
 def _lane_lines(lane: MeanStep, device_name: str | None) -> list[str]:

@@ -317,9 +317,7 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     help="Folder for the runs.",
 )
 @click.option(
-    "--name",
-    metavar="NAME",
-    help="Name of the run (one capture only).  [default: its settings]",
+    "--name", metavar="NAME", help="Name of the run (one capture only).  [default: its settings]"
 )
 @click.option("--force", is_flag=True, help="Overwrite runs of the same name.")
 def command(
@@ -366,8 +364,8 @@ def command(
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
     """Return the workloads ``names`` (or patterns) with each combination of ``overrides``."""
     rows = [w.name for w in NAMED]
-    meant = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
-    chosen = [name for name in rows if name in meant] + sorted(meant - set(rows))
+    matches = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
+    chosen = [name for name in rows if name in matches] + sorted(matches - set(rows))
     sizes = {name: overrides.pop(name) for name in _SIZES}
     given = {name: of for name, of in sizes.items() if of}
     networks = [

@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 @click.command(name="check")
 @click.argument("paths", nargs=-1, metavar="PATH…", shell_complete=completion.paths)
 @click.option("--system", is_flag=True, help="Check this machine: driver, frameworks, profilers.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("table", "json")),
-    default="table",
-    show_default=True,
-    help="Output format; docs/check.schema.json describes the JSON.",
-)
+@options.formats("table", "json", help="Output format; docs/check.schema.json describes the JSON.")
 @options.step_range
 def command(paths: tuple[str, ...], system: bool, format_: str, step_range: str | None) -> int:
     """Check what a profile lacks, and show how to record a better one.
@@ -70,12 +63,12 @@ def command(paths: tuple[str, ...], system: bool, format_: str, step_range: str 
 def _show_system(format_: str) -> int:
     from lstmprof.capture.system import lines
 
-    found = list(lines())
+    parts = list(lines())
     if format_ == "json":
-        terminal.write_json([asdict(line) for line in found])
+        terminal.write_json([asdict(line) for line in parts])
     else:
-        width = max(len(line.name) for line in found)
-        for line in found:
+        width = max(len(line.name) for line in parts)
+        for line in parts:
             head = f"{line.name:{width}}  {line.state:7}"
             text = "; ".join(part for part in (line.sentence, line.next_step) if part)
             terminal.write_line(f"{head}  {text}", head=head)

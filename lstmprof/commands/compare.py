@@ -13,7 +13,6 @@ from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.gate.verdict import Gate
-    from lstmprof.diagnose.step_profile import StepProfile
 
 
 @click.command(name="compare")
@@ -29,12 +28,8 @@ if TYPE_CHECKING:
     help="Rule; compare fails if it holds: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
     "several rules joined by 'or'.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("text", "json", "markdown")),
-    default="text",
-    show_default=True,
+@options.formats(
+    *("text", "json", "markdown"),
     help="Output format: text for reading, JSON for programs, Markdown for a CI summary.",
 )
 @options.across
@@ -78,13 +73,18 @@ def command(
         raise UsageError(f"expected two paths, got {len(paths)}", "give BASE and NEW")
     from lstmprof.diagnose.gate.limits import limits
     from lstmprof.diagnose.gate.verdict import gate
+    from lstmprof.runs.cache import resolve_baseline
 
-    asked = limits(fail_if)
+    conditions = limits(fail_if)
     with options.leaving_out() as left_out:
-        base, new = (_profiles(path, step_range, left_out) for path in paths)
-        told = gate(base, new, asked, across)
-        _show(told, format_)
-    return told.exit_status if told.state == "fail" else left_out.code or told.exit_status
+        base, new = (
+            options.step_profiles([resolve_baseline(path)], left_out, step_range) for path in paths
+        )
+        verdicts = gate(base, new, conditions, across)
+        _show(verdicts, format_)
+    return (
+        verdicts.exit_status if verdicts.state == "fail" else left_out.code or verdicts.exit_status
+    )
 
 
 def _save(paths: tuple[str, ...], name: str, *, force: bool) -> int:
@@ -98,22 +98,6 @@ def _save(paths: tuple[str, ...], name: str, *, force: bool) -> int:
         options.result(f"wrote {place} ({len(runs)} run{'s' * (len(runs) != 1)})")
         options.say(f"next: lstmprof compare {cache.PREFIX}{name} NEW")
     return left_out.code
-
-
-def _profiles(path: str, step_range: str | None, left_out: options.LeftOut) -> list[StepProfile]:
-    """Return the step profiles (step time and its parts) of all runs at ``path``.
-
-    ``path`` may also name a saved baseline.
-    """
-    from lstmprof.diagnose.step_profile import step_profile_of
-    from lstmprof.runs.cache import resolve_baseline
-
-    profiles: list[StepProfile] = []
-    runs = options.runs_of([resolve_baseline(path)], left_out)
-    options.broken_down(
-        runs, left_out, step_range, ("ledger",), lambda b: profiles.append(step_profile_of(b))
-    )
-    return profiles
 
 
 def _show(gate: Gate, format_: str) -> None:

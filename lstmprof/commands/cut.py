@@ -77,12 +77,12 @@ def command(
         events = breakdown.packed(READS).table(READS)
         cut = cut_of(events, windows, span)
         if is_json:
-            said = _as_kineto(breakdown, events, cut, path, out)
+            amount = _as_kineto(breakdown, events, cut, path, out)
         else:
             size = perfetto.write(breakdown, out, force=True, steps=cut.windows, span=cut.span)
-            said = f"{cut.inside:,} of {len(events):,} events, {file_size(size)}"
+            amount = f"{cut.inside:,} of {len(events):,} events, {file_size(size)}"
         options.say(_over_the_edge(cut, is_json=is_json))
-        options.result(f"wrote {out} ({said})")
+        options.result(f"wrote {out} ({amount})")
     return left_out.code
 
 

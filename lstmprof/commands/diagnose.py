@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 
 @click.command(name="diagnose")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("text", "json", "markdown")),
-    default="text",
-    show_default=True,
+@options.formats(
+    *("text", "json", "markdown"),
     help="Output format: text for reading, JSON for programs, Markdown for a pull request.",
 )
 @options.across
@@ -119,14 +115,15 @@ def command(
 
     options.refuse_missing(paths)
     limits = parsed(peaks) if peaks else None
-    wanted = DiagnosisOptions(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))
+    without, forms = (tuple(dict.fromkeys(names)) for names in (without, forms))
+    wanted = DiagnosisOptions(without, gemm_at_roofline, limits, rank, device, forms)
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
         # Runs that the user names individually must be comparable; runs of a folder need not be.
-        named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
+        named = len(runs) > 1 and all(len(path_runs) == 1 for path_runs in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(
-            [run for of_path in runs for run in of_path], left_out, step_range, tables
+            [run for path_runs in runs for run in path_runs], left_out, step_range, tables
         )
         if against_builtin:
             _show_against(breakdowns, wanted, format_, left_out)
@@ -201,7 +198,3 @@ def _show_against(
         terminal.write_line()
         for each in shown:
             diagnosis.show(each)
-
-
-def _once(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

@@ -13,7 +13,6 @@ from lstmprof.numbers import file_size, milliseconds
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.history import Point, Series
-    from lstmprof.diagnose.step_profile import StepProfile
 
 BY = ("date", "label")
 
@@ -60,12 +59,14 @@ def command(
       lstmprof history traces/ --format csv > history.csv
       lstmprof history traces/ -o history.html
     """
+    from lstmprof.diagnose.history import history
+
     if out is not None:
         from lstmprof.report.page import refuse
 
         refuse(out, force=force)
     with options.leaving_out() as left_out:
-        series = _series(paths, step_range, left_out)
+        series = history(options.step_profiles(paths, left_out, step_range))
         _show(series, by, format_)
         if out is not None:
             from lstmprof.report.history import write
@@ -73,23 +74,6 @@ def command(
             size = write(series, out, force=force)
             options.say(f"wrote {out} ({file_size(size)}); open it in any browser")
     return left_out.code
-
-
-def _series(
-    paths: Sequence[str], step_range: str | None, left_out: options.LeftOut
-) -> list[Series]:
-    from lstmprof.diagnose.history import history
-    from lstmprof.diagnose.step_profile import step_profile_of
-
-    profiles: list[StepProfile] = []
-    options.broken_down(
-        options.runs_of(paths, left_out),
-        left_out,
-        step_range,
-        ("ledger",),
-        lambda breakdown: profiles.append(step_profile_of(breakdown)),
-    )
-    return history(profiles)
 
 
 def _show(series: Sequence[Series], by: str, format_: str) -> None:
@@ -102,14 +86,7 @@ def _show(series: Sequence[Series], by: str, format_: str) -> None:
         terminal.write_csv(rows.rows(), rows.columns)
     else:
         for of in series:
-            heads = [
-                by,
-                "run",
-                ">ms per step",
-                ">95 % interval",
-                ">% of previous",
-                "change",
-            ]
+            heads = [by, "run", ">ms per step", ">95 % interval", ">% of previous", "change"]
             cells = [_cells(point, by) for point in of.points]
             terminal.write_table(of.sentence, heads, cells, crop="run", spare=("run",))
 

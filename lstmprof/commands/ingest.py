@@ -73,7 +73,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         raise UsageError(
             "--jobs has no effect with --scheduler", "omit --jobs; the cluster sets its workers"
         )
-    done = Ingested([], [], [])
+    done = Ingested()
     line = _ProgressLine()
     try:
         with closing(ingest_all(profiles, out, name=name, progress=line.show, **asked)) as results:

@@ -12,7 +12,6 @@ import click
 
 from lstmprof.capture.implementation_file import TEMPLATES, template_text
 from lstmprof.capture.interpreters import eras, here, in_era
-from lstmprof.capture.interpreters.eras import Era
 from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
 from lstmprof.implementations import (
@@ -95,31 +94,31 @@ def _rows(what: str | None, implementations: Sequence[Implementation]) -> list[d
         return [dataclasses.asdict(w) for w in NAMED]
     if what == "systems":
         return [dataclasses.asdict(system) for system in NOT_RUN]
-    return [_era(era) for era in eras.TABLE] if what == "eras" else [*map(_row, implementations)]
-
-
-def _row(row: Implementation) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "aliases": list(row.aliases),
-        "framework": row.framework,
-        "form": {device: row.form_on(device) for device in ("cpu", "cuda")},
-        "summary": row.summary,
-        "here": here(row),
-        "refuses": row.refusals(),
-    }
-
-
-def _era(era: Era) -> dict[str, Any]:
-    return {
-        "name": era.name,
-        "packages": list(era.packages),
-        "pythons": list(era.pythons),
-        "download_mb": era.download_mb,
-        "disk_mb": era.disk_mb,
-        "tried": era.tried,
-        "here": in_era(era.name),
-    }
+    if what == "eras":
+        return [
+            {
+                "name": era.name,
+                "packages": list(era.packages),
+                "pythons": list(era.pythons),
+                "download_mb": era.download_mb,
+                "disk_mb": era.disk_mb,
+                "tried": era.tried,
+                "here": in_era(era.name),
+            }
+            for era in eras.TABLE
+        ]
+    return [
+        {
+            "name": row.name,
+            "aliases": list(row.aliases),
+            "framework": row.framework,
+            "form": {device: row.form_on(device) for device in ("cpu", "cuda")},
+            "summary": row.summary,
+            "here": here(row),
+            "refuses": row.refusals(),
+        }
+        for row in implementations
+    ]
 
 
 def _form(row: Implementation) -> str:
@@ -183,21 +182,22 @@ def _show(what: str | None, implementations: Sequence[Implementation]) -> None:
         terminal.write_table(
             "Eras: tested environments with old versions (lstmprof capture --era NAME)",
             ["name", "packages", "Python", ">download", "runs here"],
-            [_era_cells(row) for row in _rows("eras", ())],
+            [
+                [
+                    *(era["name"], " ".join(era["packages"]), ", ".join(era["pythons"])),
+                    *(or_dash(era["download_mb"], "{:,} MB"), era["here"]),
+                ]
+                for era in _rows("eras", ())
+            ],
             crop="packages",
         )
 
 
-def _era_cells(row: dict[str, Any]) -> list[str]:
-    packages, pythons = " ".join(row["packages"]), ", ".join(row["pythons"])
-    return [row["name"], packages, pythons, or_dash(row["download_mb"], "{:,} MB"), row["here"]]
-
-
 def _refusals(implementations: Sequence[Implementation]) -> list[list[str]]:
     used = dict.fromkeys(row.framework for row in implementations)
-    of_all = [(f"all of {name}", FRAMEWORKS[name]) for name in FRAMEWORKS if name in used]
-    of_rows = [(row.name, row.refuses) for row in implementations]
-    return [[who, what, why] for who, refuses in of_all + of_rows for what, why in refuses.items()]
+    shared = [(f"all of {name}", FRAMEWORKS[name]) for name in FRAMEWORKS if name in used]
+    own = [(row.name, row.refuses) for row in implementations]
+    return [[who, what, why] for who, refuses in shared + own for what, why in refuses.items()]
 
 
 def _workload_cells(w: Workload) -> list[str]:

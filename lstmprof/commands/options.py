@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,10 +27,12 @@ from lstmprof.numbers import file_size
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.diagnose.diagnosis import Diagnosis
+    from lstmprof.diagnose.step_profile import StepProfile
     from lstmprof.runs.cache import Reading
     from lstmprof.runs.run import Run
 
 _Made = TypeVar("_Made")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Default folder of capture, ingest and query.
 TRACES = "traces"
@@ -88,14 +90,17 @@ open_ = click.option(
     help="Also write an HTML report of these runs to the cache, and open it in a browser "
     "($BROWSER).",
 )
-format_ = click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("table", "json", "csv")),
-    default="table",
-    show_default=True,
-    help="Output format; JSON and CSV hold all rows.",
-)
+
+
+def formats(*names: str, help: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--format`` with these choices; the first is the default."""
+    choice = click.Choice(names)
+    return click.option(
+        "--format", "format_", type=choice, default=names[0], show_default=True, help=help
+    )
+
+
+format_ = formats("table", "json", "csv", help="Output format; JSON and CSV hold all rows.")
 
 
 def say(line: str) -> None:
@@ -242,6 +247,20 @@ def broken_down(
     return breakdowns
 
 
+def step_profiles(
+    paths: Sequence[str], left_out: LeftOut, step_range: str | None
+) -> list[StepProfile]:
+    """Return the step profiles (step time and its parts) of all runs at ``paths``."""
+    from lstmprof.diagnose.step_profile import step_profile_of
+
+    profiles: list[StepProfile] = []
+    runs = runs_of(paths, left_out)
+    broken_down(
+        runs, left_out, step_range, ("ledger",), lambda b: profiles.append(step_profile_of(b))
+    )
+    return profiles
+
+
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
     """Return the breakdown of the only run at ``path``; no tables are computed yet."""
     runs = runs_of([path], left_out)
@@ -252,9 +271,7 @@ def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Bre
 
 
 def from_good(
-    make: Callable[[Sequence[Breakdown]], _Made],
-    breakdowns: Sequence[Breakdown],
-    left_out: LeftOut,
+    make: Callable[[Sequence[Breakdown]], _Made], breakdowns: Sequence[Breakdown], left_out: LeftOut
 ) -> _Made:
     """Return ``make(breakdowns)``, without the breakdowns for which it fails alone."""
     from lstmprof.runs import border

@@ -11,12 +11,10 @@ from lstmprof import workloads
 from lstmprof.capture.request import MODES, PRECISIONS, CaptureRequest
 from lstmprof.commands import completion, options, terminal
 from lstmprof.commands.capture import WORKLOAD_OPTIONS, with_options
-from lstmprof.errors import UsageError
 from lstmprof.numbers import milliseconds
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.recommend import Ranked, Recommendation
-    from lstmprof.diagnose.shapes import Shape
 
 
 @click.command(name="recommend")
@@ -101,24 +99,27 @@ def command(
     """
     from lstmprof.capture import plan
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-    from lstmprof.diagnose.shapes import request_of
+    from lstmprof.diagnose.shapes import request_of, shape_of
     from lstmprof.runs.directory import cache_folder, written_to
 
     sizes = {name: given.pop(name) for name in workloads.OVERRIDABLE}
-    shape = None if like is None else _shape(like)
+    shape = None
+    if like is not None:
+        with options.leaving_out() as left_out:
+            shape = shape_of(options.one_broken_down(like, left_out, None))
     common = request_of(shape, sizes, given, options.say)
     place = out or written_to(cache_folder()) / "recommend"
-    found = candidates(plan.chosen(impls), common, place)
-    for left in found.left_out:
+    found_candidates = candidates(plan.chosen(impls), common, place)
+    for left in found_candidates.left_out:
         options.say(f"left out: {left.implementation}: {left.reason}")
-    options.say(found.words(quick))
+    options.say(found_candidates.words(quick))
     if only_plan:
-        for name in found.requests:
+        for name in found_candidates.requests:
             options.say(f"  {name}")
         return
     limits = Limits(quick, None if minutes is None else 60 * minutes)
     recommendation = recommended(
-        found,
+        found_candidates,
         common.workload,
         place,
         limits,
@@ -127,22 +128,6 @@ def command(
         progress=options.say,
     )
     _show(recommendation, format_)
-
-
-def _shape(like: str) -> Shape:
-    """Return the network (layers, sizes …) that the run at ``like`` trained.
-
-    Raises:
-        UsageError: the network is unknown, or there are several runs at ``like``.
-    """
-    from lstmprof.breakdown import break_down
-    from lstmprof.diagnose.shapes import shape_of
-
-    with options.leaving_out() as left_out:
-        runs = options.runs_of([like], left_out)
-    if len(runs) != 1:
-        raise UsageError(f"{like}: holds {len(runs)} runs", "give the path of one run")
-    return shape_of(break_down(runs[0]))
 
 
 def _show(recommendation: Recommendation, format_: str) -> None:

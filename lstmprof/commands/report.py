@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     help="Write each chart as Vega-Lite JSON to this folder, to restyle it.",
 )
 @click.option(
-    "--title",
-    metavar="TEXT",
-    help="Heading of the page.  [default: the runs and their workload]",
+    "--title", metavar="TEXT", help="Heading of the page.  [default: the runs and their workload]"
 )
 @options.step_range
 @options.across

@@ -34,15 +34,13 @@ class _RunCommand(click.Command):
         try:
             return super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
-            place = next((n for n, word in enumerate(args) if _is(error.option_name, word)), 0)
+            option = error.option_name
+            named = (n for n, word in enumerate(args) if word.partition("=")[0] == option)
+            place = next(named, 0)
             if any(word == "-m" or _is_launcher(word) for word in args[:place]):
                 return super().parse_args(ctx, [*args[:place], "--", *args[place:]])
             fault = error.format_message().rstrip(".")
             raise UsageError(fault, "put the script's options after --") from None
-
-
-def _is(option: str, word: str) -> bool:
-    return word == option or word.startswith(f"{option}=")
 
 
 def _is_launcher(word: str) -> bool:
@@ -110,11 +108,7 @@ def _is_launcher(word: str) -> bool:
     help="Profiler: the framework's own, or Nsight Systems.",
 )
 @click.option(
-    "--out",
-    default=options.TRACES,
-    show_default=True,
-    metavar="FOLDER",
-    help="Folder for the run.",
+    "--out", default=options.TRACES, show_default=True, metavar="FOLDER", help="Folder for the run."
 )
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: the script's name]")
 @click.option("--force", is_flag=True, help="Overwrite a run of the same name.")
@@ -191,9 +185,4 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
         facts={"command": command_line(["lstmprof", *sys.argv[1:]])},
         **asked,
     )
-
-    return run_script(request, _say)
-
-
-def _say(line: str) -> None:
-    options.say(f"lstmprof: {line}")
+    return run_script(request, lambda line: options.say(f"lstmprof: {line}"))

@@ -33,12 +33,8 @@ from lstmprof.numbers import listed
     help="Values in a cell, separated by commas. Of the clean step: step, step ± interval (or +-). "
     "Of the timed iterations: median, mean ± std. Also: slowdown, samples/s, first step.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("markdown", "latex", "csv", "html")),
-    default="markdown",
-    show_default=True,
+@options.formats(
+    *("markdown", "latex", "csv", "html"),
     help="Output format; LaTeX uses the package booktabs, CSV has one column per number.",
 )
 def command(
@@ -66,7 +62,7 @@ def command(
         breakdowns = options.broken_down(runs, left_out, None, ())
         made = grid(breakdowns, rows, columns, value)
         if made.added:
-            added = listed(list(made.added))
+            added = listed(made.added)
             options.say(f"added to the rows, because runs of one cell differ in them: {added}")
         if format_ == "csv":
             heads, records = typeset.rows(made)

@@ -29,7 +29,7 @@ from lstmprof.diagnose.shapes import (
     shape_of,
     slowest_layer,
 )
-from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
+from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.diagnose.what_ifs import DiagnosisOptions
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
@@ -170,7 +170,8 @@ def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> 
     """
     name, cache = run_name(request), cache_folder()
     folder = cache / BUILTIN
-    for path in (neighbour.path.parent / name, neighbour.path.parent / run_name(_auto(request))):
+    without_device = run_name(replace(request, device="auto"))
+    for path in (neighbour.path.parent / name, neighbour.path.parent / without_device):
         if path != neighbour.path and is_run(path) and _serves(open_run(path).info, request):
             progress(f"reusing {path}")
             return open_run(path)
@@ -179,11 +180,6 @@ def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> 
         return open_run(folder / name)
     progress(f"capturing {request.implementation} with the same shapes (about a minute)")
     return capture_run(request, written_to(cache) / BUILTIN, force=True, progress=progress)
-
-
-def _auto(request: CaptureRequest) -> CaptureRequest:
-    """Return the request with device ``auto``, so that the run's name has no device."""
-    return replace(request, device="auto")
 
 
 def _serves(info: RunInfo, request: CaptureRequest) -> bool:
@@ -238,7 +234,9 @@ def _compare_steps(
         mine, other = other, mine
     op = op_name(best.run.info.implementation or "", shape.workload.cell)
     factor: float | None = mine.length_ns / other.length_ns
-    state = _state(diagnosis, mine)
+    state: State = "faster" if mine is diagnosis.slow else "slower"
+    if diagnosis.outcome.state == "none" or not diagnosis.outcome.differs:
+        state = "same" if diagnosis.outcome.state == "none" else "unknown"
     times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms per step"
     how = how_it_runs(breakdown, shape)
     ending = f"{op} runs each layer in one op"
@@ -248,8 +246,8 @@ def _compare_steps(
         factor = None
     else:
         assert diagnosis.outcome.ratio is not None
-        known = f"a ratio of {in_words(diagnosis.outcome.ratio)}"
-        ending += f". {breakdown.run.name} takes {_times(factor, op)} ({times}; {known})"
+        ratio = f"a ratio of {in_words(diagnosis.outcome.ratio)}"
+        ending += f". {breakdown.run.name} takes {_times(factor, op)} ({times}; {ratio})"
     return Against(
         breakdown.run.name,
         state,
@@ -261,15 +259,6 @@ def _compare_steps(
         True,
         diagnosis,
     )
-
-
-def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
-    """Return how the layer op compares with the run ``mine``, even if the cause is unknown."""
-    if diagnosis.outcome.state == "none":
-        return "same"
-    if not diagnosis.outcome.differs:
-        return "unknown"
-    return "faster" if mine is diagnosis.slow else "slower"
 
 
 def _times(factor: float | None, op: str) -> str:
@@ -329,7 +318,9 @@ def _compare_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Agai
             f"{_where(breakdown, best)}."
         )
         return Against(name, "unknown", sentence, best.run.name, op, None, "layers", False)
-    factor, off = mine / other, profiling_share(best)
+    factor = mine / other
+    share = None if best.timings is None else best.timings.inflation_share
+    off = None if share is None else abs(share)
     if off is None or max(factor, 1 / factor) <= 1 + off:
         changes = "" if off is None else f", because profiling changes a step by {percent(off)}"
         sentence = f"{name} {how}. {op} may be equally fast ({times}){changes}."
@@ -342,12 +333,6 @@ def _compare_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Agai
     return Against(name, state, sentence, best.run.name, op, factor, "layers", True)
 
 
-def profiling_share(breakdown: Breakdown) -> float | None:
-    """Return by what share profiled steps differ from timed steps; None if no step was timed."""
-    share = None if breakdown.timings is None else breakdown.timings.inflation_share
-    return None if share is None else abs(share)
-
-
 def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
     """Return how the layer runs as text, such as ``runs 30 LSTMCell steps per batch``."""
     row = shape.layer or slowest_layer(breakdown)
@@ -355,14 +340,14 @@ def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
     cells = w.time_steps * w.layers * w.directions
     if row is not None:
         return _by_row(row, cells, w.time_steps)
-    known = implementations.ROWS.get(breakdown.run.info.implementation or "")
-    if known is None:
+    implementation = implementations.ROWS.get(breakdown.run.info.implementation or "")
+    if implementation is None:
         return f"runs {shape.words}"
-    form = known.form_on(shape.device.partition(":")[0])
+    form = implementation.form_on(shape.device.partition(":")[0])
     if form == LAYER_OP:
         return "runs each layer as one op"
     each = "each as one op" if form == CELL_OP else "in a loop of separate ops"
-    return f"runs {count(cells)} cells per batch, {each} ({known.summary})"
+    return f"runs {count(cells)} cells per batch, {each} ({implementation.summary})"
 
 
 def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:

@@ -33,15 +33,8 @@ from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
 from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.remedies.cells import LAYER_IN_ONE_OP
-from lstmprof.diagnose.roofline import (
-    Roofline,
-    roofline_of,
-)
-from lstmprof.diagnose.step_profile import (
-    StepProfile,
-    labels,
-    step_profile_of,
-)
+from lstmprof.diagnose.roofline import Roofline, roofline_of
+from lstmprof.diagnose.step_profile import StepProfile, labels, step_profile_of
 from lstmprof.diagnose.verdict import Verdict, verdict_of
 from lstmprof.diagnose.verdict_text import markdown_page, page
 from lstmprof.diagnose.what_ifs import DiagnosisOptions, WhatIf, what_ifs_of
@@ -134,8 +127,8 @@ class Diagnosis:
     @cached_property
     def verdict(self) -> Verdict:
         """Return the result: bottleneck, cause, fixes and certainty."""
-        found = [explained.finding for explained in self.findings]
-        return verdict_of(self.fast, self.slow, found, self.outcome, self.remedies)
+        findings = [explained.finding for explained in self.findings]
+        return verdict_of(self.fast, self.slow, findings, self.outcome, self.remedies)
 
     @property
     def sentence(self) -> str:
@@ -294,12 +287,14 @@ def _fields(thing: object, *names: str) -> dict[str, Any]:
 
 def _finding(explained: Explained) -> dict[str, Any]:
     finding, reasons = explained.finding, list(explained.certainty.reasons)
+    compared = finding.kind == SLOWER and finding.fast
+    slower = reason(compared, finding.slow) if compared else None
     return {
         **_fields(finding, "rank", "kind", "group", "fast_ns", "slow_ns", "delta_ns", "share"),
         "saves_ns": finding.saving.ns,
         "saves_by": finding.saving.by,
         "certainty": {"level": explained.certainty.level, "reasons": reasons},
-        "reason": _reason(finding),
+        "reason": slower.name if slower else None,
         "sentence": explained.sentence,
         "counts": [
             {
@@ -313,13 +308,6 @@ def _finding(explained: Explained) -> dict[str, Any]:
         "largest": [{**asdict(c), "delta_ns": c.delta_ns} for c in finding.largest],
         "remedies": [advice.to_dict() for advice in explained.remedies],
     }
-
-
-def _reason(finding: Finding) -> str | None:
-    """Return why calls are slower in the slow run; None for other findings and single runs."""
-    if finding.kind != SLOWER or finding.fast is None:
-        return None
-    return reason(finding.fast, finding.slow).name
 
 
 def _roofline(limit: Roofline) -> dict[str, Any]:
@@ -382,8 +370,18 @@ def diagnose_all(
         pairs = [compare(fastest, other, across) for other in others]
         diagnoses += [
             replace(_with_times_of_advice(d, group), roofline=limits[d.slow.name]) for d in pairs
-        ] or [_alone(p, breakdown_of[p.name], limits[p.name]) for p in group]
-    return [_with_what_ifs(d, breakdown_of[d.slow.name], wanted) for d in diagnoses]
+        ]
+        for p in () if pairs else group:
+            saved = savings(breakdown_of[p.name], p, limits[p.name])
+            diagnoses.append(replace(alone(p, saved), roofline=limits[p.name]))
+    return [
+        replace(
+            d,
+            what_ifs=what_ifs_of(breakdown_of[d.slow.name], d.slow, d.roofline, wanted),
+            notes=(*d.notes, *(() if d.roofline or not wanted.peaks else (_NO_ROOFLINE,))),
+        )
+        for d in diagnoses
+    ]
 
 
 def _with_times_of_advice(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
@@ -430,19 +428,6 @@ def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     return forms == {LAYER_OP} and slow_forms <= {LOOP, CELL_OP} and bool(slow_forms)
 
 
-def _alone(profile: StepProfile, breakdown: Breakdown, limit: Roofline | None) -> Diagnosis:
-    return replace(alone(profile, savings(breakdown, profile, limit)), roofline=limit)
-
-
-def _with_what_ifs(
-    diagnosis: Diagnosis, breakdown: Breakdown, wanted: DiagnosisOptions
-) -> Diagnosis:
-    limit, notes = diagnosis.roofline, diagnosis.notes
-    notes = notes if limit or not wanted.peaks else (*notes, _NO_ROOFLINE)
-    replays = what_ifs_of(breakdown, diagnosis.slow, limit, wanted)
-    return replace(diagnosis, what_ifs=replays, notes=notes)
-
-
 def compare(first: StepProfile, second: StepProfile, across: Collection[str] = ()) -> Diagnosis:
     """Return the diagnosis of why the slower of two runs is slower.
 
@@ -459,7 +444,11 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
         slow=slow,
         outcome=result,
         findings=_explained(differences, result),
-        warnings=tuple(_warnings(fast, slow)),
+        warnings=tuple(
+            f"{label}: {text}"
+            for label, profile in zip(labels(fast, slow), (fast, slow), strict=True)
+            for text in profile.warnings
+        ),
         notes=tuple(_notes(fast, slow)),
     )
 
@@ -484,32 +473,20 @@ def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, 
     explained, given = [], set[str]()
     for finding in differences:
         certainty = certainty_of(finding, differences)
-        worth = result.state != "none" and certainty.level != "unknown"
-        advice = tuple(a for a in _advice(finding) if worth and a.sentence not in given)
+        large = (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0
+        worth = large and result.state != "none" and certainty.level != "unknown"
+        advised = remedies(finding) if worth else ()
+        advice = tuple(a for a in advised if a.sentence not in given)
         given |= {a.sentence for a in advice}
         explained.append(Explained(finding, sentences.finding_sentence(finding), certainty, advice))
     return tuple(explained)
 
 
-def _advice(finding: Finding) -> tuple[Advice, ...]:
-    if (finding.share or 0) < ADVISED_SHARE or finding.delta_ns <= 0:
-        return ()
-    return remedies(finding)
-
-
-def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
-    return [
-        f"{label}: {text}"
-        for label, profile in zip(labels(fast, slow), (fast, slow), strict=True)
-        for text in profile.warnings
-    ]
-
-
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
-    notes = [
-        *_settings(fast, slow),
-        *(f"the runs differ in {text}" for text in disagreements(fast, slow).values()),
-    ]
+    notes = [f"the runs differ in {text}" for text in disagreements(fast, slow).values()]
+    if differ := settings.disagreements(fast.info, slow.info):
+        names, values = labels(fast, slow), "; ".join(map(str, differ))
+        notes.insert(0, f"{names[1]} differs from {names[0]} in settings: {values}")
     if not timed(fast, slow):
         notes.append(f"{untimed(fast, slow)}, so profiled times are compared")
     if (fast.device is None) != (slow.device is None):
@@ -536,14 +513,6 @@ def _time_notes(profile: StepProfile) -> list[str]:
         for r in profile.rare[:MOST_RARE]
     ]
     return [*([lost] if lost else []), *rare]
-
-
-def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
-    """Return a list with one line on the settings that differ; empty if all settings agree."""
-    differ = settings.disagreements(fast.info, slow.info)
-    names = labels(fast, slow)
-    line = f"{names[1]} differs from {names[0]} in settings: {'; '.join(map(str, differ))}"
-    return [line] if differ else []
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:

@@ -80,8 +80,7 @@ class Fix(_Record, frozen=True):
         ),
     ]
     measured_ns: Annotated[
-        int | None,
-        _is("step of the run measured_with; null: there is no such run"),
+        int | None, _is("step of the run measured_with; null: there is no such run")
     ]
     measured_with: Annotated[
         str | None, _is("diagnosed run that has the fix; null: there is no such run")

@@ -121,30 +121,29 @@ class Series:
     @property
     def sentence(self) -> str:
         """Return the implementation's current time per step and its changes, in one sentence."""
-        last = self.points[-1]
-        texts = [f"{_change(point)} since {point.since}" for point in self.changes]
-        changed = (
-            f"{number_of(len(texts), 'change', 'changes')}: {listed(texts)}"
-            if texts
-            else "no change"
-        )
+        last, texts = self.points[-1], []
+        for point in self.changes:
+            assert point.ratio is not None
+            times = max(point.ratio.value, 1 / point.ratio.value)
+            as_long = f"{times:,.2f}× as {'long' if point.change == 'slower' else 'fast'}"
+            texts.append(f"{as_long} since {point.since}")
+        number = number_of(len(texts), "change", "changes")
+        changed = f"{number}: {listed(texts)}" if texts else "no change"
         runs = number_of(len(self.points), "run", "runs")
         sizes = last.profile.info.workload.sizes
         title = f"{self.title} ({sizes})" if sizes else self.title
         return f"{title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms per step"
 
 
-def _change(point: Point) -> str:
-    assert point.ratio is not None
-    times = max(point.ratio.value, 1 / point.ratio.value)
-    return f"{times:,.2f}× as {'long' if point.change == 'slower' else 'fast'}"
-
-
 def history(profiles: Sequence[StepProfile]) -> list[Series]:
     """Group ``profiles`` into series, in the order in which each series first occurs."""
     groups: dict[tuple[Any, ...], list[StepProfile]] = {}
     for profile in profiles:
-        groups.setdefault(_key(profile), []).append(profile)
+        info = profile.info
+        implementation = profile.implementation or f"{info.framework or ''} profiles".strip()
+        conditions = (condition(name, info) for name in names.CONDITIONS)
+        key = (implementation, info.workload.name, *conditions)
+        groups.setdefault(key, []).append(profile)
     titles = _titles(list(groups))
     return [
         Series(title, tuple(_points(group)))
@@ -152,27 +151,13 @@ def history(profiles: Sequence[StepProfile]) -> list[Series]:
     ]
 
 
-def _key(profile: StepProfile) -> tuple[Any, ...]:
-    info = profile.info
-    conditions = (condition(name, info) for name in names.CONDITIONS)
-    implementation = profile.implementation or " ".join(
-        word for word in (info.framework, "profiles") if word
-    )
-    return (implementation, info.workload.name, *conditions)
-
-
 def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
     """Return a title per series: implementation, workload, and the conditions that differ."""
-    conditions = names.CONDITIONS[1:]
-    columns = list(zip(*(key[3:] for key in keys), strict=True))
-    differing = [i for i in range(len(conditions)) if len(set(columns[i])) > 1]
+    columns = zip(names.CONDITIONS[1:], zip(*(key[3:] for key in keys), strict=True), strict=False)
+    differing = [(name, values) for name, values in columns if len(set(values)) > 1]
     heads = [
-        (
-            key[0],
-            key[1],
-            *(f"{conditions[i]} {key[3 + i]}" for i in differing if key[3 + i]),
-        )
-        for key in keys
+        (*key[:2], *(f"{name} {values[n]}" for name, values in differing if values[n]))
+        for n, key in enumerate(keys)
     ]
     return [", ".join(str(part) for part in head if part) for head in heads]
 
@@ -180,23 +165,18 @@ def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
 def _points(profiles: Sequence[StepProfile]) -> list[Point]:
     points: list[Point] = []
     level: list[Point] = []
-    for point in sorted((Point(p, span_of(p)) for p in profiles), key=_order):
-        if level and _comparable(point):
+    started = sorted(
+        (Point(p, span_of(p)) for p in profiles), key=lambda point: (point.when, point.profile.name)
+    )
+    for point in started:
+        if level and point.profile.length_ns > 0:
             reference = min(level, key=_width).profile
             ratio = ratio_of(reference, point.profile)
             point = Point(point.profile, point.step, reference, ratio)
-        if _comparable(point):
+        if point.profile.length_ns > 0:
             level = [point] if point.change else [*level, point]
         points.append(point)
     return points
-
-
-def _order(point: Point) -> tuple[str, str]:
-    return point.when, point.profile.name
-
-
-def _comparable(point: Point) -> bool:
-    return point.profile.length_ns > 0
 
 
 def _width(point: Point) -> float:
@@ -205,24 +185,23 @@ def _width(point: Point) -> float:
 
 def table(series: Sequence[Series]) -> Table:
     """Return the series as a ``Table`` with one row per run."""
-    rows = [_row(of.title, point) for of in series for point in of.points]
+    rows = [
+        {
+            "series": of.title,
+            "run": point.profile.name,
+            "label": point.profile.info.label,
+            "started_at": point.when or None,
+            "step_ns": point.step.ns,
+            "step_low_ns": point.step.low_ns,
+            "step_high_ns": point.step.high_ns,
+            "rounds": point.profile.rounds,
+            "against": point.against and point.against.name,
+            "ratio": point.ratio and point.ratio.value,
+            "ratio_low": point.ratio and point.ratio.low,
+            "ratio_high": point.ratio and point.ratio.high,
+            "change": point.change,
+        }
+        for of in series
+        for point in of.points
+    ]
     return Table("history", pa.Table.from_pylist(rows, schema(COLUMNS)), COLUMNS)
-
-
-def _row(title: str, point: Point) -> dict[str, Any]:
-    profile, ratio = point.profile, point.ratio
-    return {
-        "series": title,
-        "run": profile.name,
-        "label": profile.info.label,
-        "started_at": point.when or None,
-        "step_ns": point.step.ns,
-        "step_low_ns": point.step.low_ns,
-        "step_high_ns": point.step.high_ns,
-        "rounds": profile.rounds,
-        "against": None if point.against is None else point.against.name,
-        "ratio": None if ratio is None else ratio.value,
-        "ratio_low": None if ratio is None else ratio.low,
-        "ratio_high": None if ratio is None else ratio.high,
-        "change": point.change,
-    }

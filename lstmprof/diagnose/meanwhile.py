@@ -87,8 +87,8 @@ def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Me
     around = np.where(launch == NONE, around, around[launch])
     codes, texts = events.texts("name")
     row = intervals.row[inside]
-    known = (row != NONE) & ~events.is_kind("step")[row]
-    names = np.where(known, codes[row], NONE)
+    is_named = (row != NONE) & ~events.is_kind("step")[row]
+    names = np.where(is_named, codes[row], NONE)
     ranges = np.where((row != NONE) & (around[row] != NONE), codes[around[row]], NONE)
     whole_ns = int(length_ns.sum())
     for keys in (np.stack([names, ranges]), np.stack([np.full(len(row), NONE), ranges])):

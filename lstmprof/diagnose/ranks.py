@@ -181,7 +181,7 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
     if len(rank_devices) < 2 and not rows:
         return None
     unmatched = [row for row in rows if row["collective"] is None]
-    matters_ns = LEAST_SHARE * statistics.mean(w.end_ns - w.start_ns for w in breakdown.windows)
+    matters_ns = LEAST_SHARE * statistics.mean(w.length_ns for w in breakdown.windows)
     compared = in_common(rows, matters_ns)
     facts = Straggler(
         UNKNOWN,
@@ -195,8 +195,8 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
     straggler = _judged(compared, matters_ns, facts)
     if straggler.state == FOUND:
         straggler = replace(straggler, excess=_excess(breakdown, straggler.rank_device, matters_ns))
-    of_steps = {row["step"] for row in compared}
-    partial = any(row["step"] in of_steps for row in unmatched)
+    steps = {row["step"] for row in compared}
+    partial = any(row["step"] in steps for row in unmatched)
     groups = any(ranks < (size or 0) for ranks in group_sizes(breakdown.run.info))
     unsure = partial or (groups and not all(row["process_group"] for row in compared))
     return replace(straggler, certainty=LIKELY) if unsure else straggler

@@ -104,4 +104,4 @@ def what_if_sentence(
     if form is not None:
         text += f"; {_forecast_error(error)}"
     doubts = prediction_certainty(prediction).reasons
-    return f"{text}. Uncertain: {listed([*doubts])}." if doubts else f"{text}."
+    return f"{text}. Uncertain: {listed(doubts)}." if doubts else f"{text}."

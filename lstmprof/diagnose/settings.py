@@ -56,8 +56,8 @@ def denormals(info: RunInfo) -> str | None:
     The framework's own setting precedes that of the thread which runs the step.
     """
     flushed = info.denormals_flushed
-    of_thread = None if flushed is None else "flushed" if flushed else "kept"
-    return info.settings.framework_denormals or of_thread
+    thread_words = None if flushed is None else "flushed" if flushed else "kept"
+    return info.settings.framework_denormals or thread_words
 
 
 #: The compared settings, in the order in which differences are listed.

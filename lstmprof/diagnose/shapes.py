@@ -105,7 +105,7 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
     needed = ("cell", "time_steps", "batch", "inputs", "hidden", "dtype")
     unknown = [column for column in needed if row[column] is None]
     if unknown:
-        sizes = listed([column.replace("_", " ") for column in unknown])
+        sizes = listed(column.replace("_", " ") for column in unknown)
         are = "is" if len(unknown) == 1 else "are"
         fault = f"{name}: {sizes} of the layer {row['op']} {are} unknown"
         if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
@@ -177,7 +177,7 @@ def request_of(
         UsageError: neither ``shape`` nor a size is given, or both are; or the device is unknown.
     """
     sizes = {name: value for name, value in sizes.items() if value is not None}
-    asked: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}
+    wished: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}
     if shape is None and not sizes:
         raise UsageError(
             "no network is described", "give --like, or --hidden, --batch and --time-steps"
@@ -191,11 +191,11 @@ def request_of(
     else:
         network = shape.workload
         names = ("precision", "mode", "device", "threads", "seed")
-        of_run = {name: getattr(shape, name) for name in names}
-        if not is_here(shape.device) and "device" not in asked:
+        run_sizes = {name: getattr(shape, name) for name in names}
+        if not is_here(shape.device) and "device" not in wished:
             progress("the run used a GPU, which this machine lacks; measuring on the CPU")
-            of_run["device"] = "cpu"
-        asked = {**of_run, **asked}
-    request = CaptureRequest("torch-nn-lstm", network, peaks=False, **asked)
+            run_sizes["device"] = "cpu"
+        wished = {**run_sizes, **wished}
+    request = CaptureRequest("torch-nn-lstm", network, peaks=False, **wished)
     check_device(request)  # once, not for every candidate
     return request

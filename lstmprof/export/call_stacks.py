@@ -168,16 +168,16 @@ def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, 
 
 def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
     """Return the devices' stacks. Each begins with its launch's stack, given by ``node``."""
-    asked = issued_by(events)
+    issuers = issued_by(events)
     names = _names(events)
     tree = Tree()
     tree.above, tree.names = list(host.above), list(host.names)
     activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
-    of_activity = [
-        tree.beneath(int(node[asked[row]]) if asked[row] != NONE else ROOT, names[row])
+    activity_nodes = [
+        tree.beneath(int(node[issuers[row]]) if issuers[row] != NONE else ROOT, names[row])
         for row in activities.tolist()
     ]
-    nodes = np.array(of_activity, dtype=np.int64)
+    nodes = np.array(activity_nodes, dtype=np.int64)
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
@@ -261,10 +261,10 @@ class _Document:
         nodes = np.flatnonzero(spent).tolist()
         if not nodes:
             return
-        of_node = _frames(tree, self._frames)
+        node_frames = _frames(tree, self._frames)
         weight: dict[tuple[int, ...], int] = {}
         for node, ns in zip(nodes, spent[nodes].tolist(), strict=True):
-            weight[of_node[node]] = weight.get(of_node[node], 0) + ns
+            weight[node_frames[node]] = weight.get(node_frames[node], 0) + ns
         samples, weights = list(weight), list(weight.values())
         bounds = {"startValue": 0, "endValue": sum(weights)}
         head = {"type": "sampled", "name": name, "unit": "nanoseconds"}

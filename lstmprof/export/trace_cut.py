@@ -90,10 +90,7 @@ def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] 
         UsageError: no event overlaps the span.
     """
     chosen = () if span else tuple(windows)
-    first, until = span or (
-        min(w.start_ns for w in windows),
-        max(w.end_ns for w in windows),
-    )
+    first, until = span or (min(w.start_ns for w in windows), max(w.end_ns for w in windows))
     start, end = events.start_ns, events.end_ns
     inside = (start < until) & ((end > first) | ((start == end) & (start >= first)))
     if not inside.any():

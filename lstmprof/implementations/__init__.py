@@ -173,10 +173,10 @@ def unknown(name: str) -> UsageError:
     The message suggests the nearest name.
     """
     family, _, rest = name.lower().partition("-")
-    meant = "{}-{}".format(_SPELLINGS.get(family, family), rest or "*")
-    if fnmatch.filter(ROWS, meant):
-        hint = "did you mean '{}'?".format(meant)
+    pattern = "{}-{}".format(_SPELLINGS.get(family, family), rest or "*")
+    if fnmatch.filter(ROWS, pattern):
+        hint = "did you mean '{}'?".format(pattern)
     else:
-        near = unknown_name("implementation", meant.rstrip("-*"), [row.name for row in TABLE])
+        near = unknown_name("implementation", pattern.rstrip("-*"), [row.name for row in TABLE])
         hint = near.next_step
     return UsageError("unknown implementation '{}'".format(name), hint)

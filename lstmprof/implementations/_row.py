@@ -80,10 +80,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
         "xla": "JAX always compiles with XLA; omit the option",
         "tf32 on cpu": "only NVIDIA GPUs have TF32",
-        **dict.fromkeys(
-            ("amp-fp16", "amp-bf16"),
-            "JAX has no automatic mixed precision",
-        ),
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), "JAX has no automatic mixed precision"),
         "keep-denormals": "XLA's threads always flush denormals",
         "no-onednn": "no switch for oneDNN works in all versions of XLA",
         "anomaly": ANOMALY,

@@ -142,9 +142,7 @@ TABLE: Tuple[Implementation, ...] = (
         LAYER_OP,
         "cuDNN's LSTM, one op for all layers",
         dict(
-            GRAPH_REWRITE,
-            cpu="CudnnRNNV3 has no CPU kernel",
-            xla="XLA does not compile CudnnRNNV3",
+            GRAPH_REWRITE, cpu="CudnnRNNV3 has no CPU kernel", xla="XLA does not compile CudnnRNNV3"
         ),
         knows=_OTHER_NETWORKS_AND_LENGTHS,
         since="2.0",

@@ -107,9 +107,9 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
         return _with_workload(f"{len(runs)} runs", ": ", runs)
     by_length = sorted(largest, key=lambda run: run.profile.length_ns)
     ends = f"{by_length[0].facts.label} to {by_length[-1].facts.label}"
-    of_group = _with_workload(f"{ends}: {len(largest)} runs", " of ", largest)
+    title = _with_workload(f"{ends}: {len(largest)} runs", " of ", largest)
     others = len(runs) - len(largest)
-    return of_group + (f", {others} other{'s' * (others != 1)}" if others else "")
+    return title + (f", {others} other{'s' * (others != 1)}" if others else "")
 
 
 def _with_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:

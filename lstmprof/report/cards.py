@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.verdict import Verdict
 from lstmprof.diagnose.verdict_text import (
     CERTAINTY_WORDS,
     badness,
@@ -120,7 +119,11 @@ def _cards(diagnoses: Sequence[Diagnosis]) -> tuple[Card, ...]:
 def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
     verdict, slow = diagnosis.verdict, diagnosis.slow
     names = diagnosis.kernel_names
-    level, badge = _badge(diagnosis)
+    level: str = verdict.certainty
+    badge = CERTAINTY_WORDS[verdict.certainty]
+    if verdict.state == "none":
+        level = "none"
+        badge = "no difference" if diagnosis.outcome.equal else "difference within noise"
     alone = ", ".join(conditions_in_words(slow.info).values()) if diagnosis.fast is None else ""
     best = verdict.fixes[:1]
     return Card(
@@ -133,7 +136,11 @@ def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
         lines=tuple(
             (label, with_short_names(text, names), gain) for label, text, gain in _lines(diagnosis)
         ),
-        where=() if verdict.state == "none" or verdict.rough else tuple(_where(verdict)),
+        where=tuple(
+            KindAmount(words, WHOLE if kind == "other" else part_of_kind(kind), amount)
+            for kind, words, amount in largest_kinds(verdict)
+            if verdict.state != "none" and not verdict.rough
+        ),
         causes=tuple(
             Cause(
                 cause.finding.words,
@@ -154,14 +161,6 @@ def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
     )
 
 
-def _badge(diagnosis: Diagnosis) -> tuple[str, str]:
-    """Return (CSS class, text) of the certainty of a verdict."""
-    verdict = diagnosis.verdict
-    if verdict.state != "none":
-        return verdict.certainty, CERTAINTY_WORDS[verdict.certainty]
-    return "none", "no difference" if diagnosis.outcome.equal else "difference within noise"
-
-
 def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
     verdict = diagnosis.verdict
     if verdict.state == "none":
@@ -172,13 +171,4 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
     yield "Why", verdict.why, ""
     yield from fix_lines(diagnosis)[:1]
     if verdict.reasons:
-        yield "Doubt", listed(list(verdict.reasons)), ""
-
-
-def _where(verdict: Verdict) -> Iterator[KindAmount]:
-    """Yield the large kinds of time with their colours, the largest first.
-
-    All small kinds together come last, as ``other``.
-    """
-    for kind, words, amount in largest_kinds(verdict):
-        yield KindAmount(words, WHOLE if kind == "other" else part_of_kind(kind), amount)
+        yield "Doubt", listed(verdict.reasons), ""

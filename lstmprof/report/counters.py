@@ -37,20 +37,15 @@ def lanes(
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
-            if series.rank == window.rank:
-                _add(of_window, series, window, time_ns, values)
+            if series.rank != window.rank:
+                continue
+            first, end = np.searchsorted(time_ns, (window.start_ns, window.end_ns)).tolist()
+            if first:
+                of_window[series].before = float(values[first - 1])
+            if end > first:
+                at_ns = time_ns[first:end] - window.start_ns
+                of_window[series].add(at_ns, values[first:end], window.length_ns)
     return [_lanes(of_window) for of_window in drawn]
-
-
-def _add(
-    of_window: dict[Series, _Drawn], series: Series, window: Window, time_ns: Ints, values: _Floats
-) -> None:
-    first, end = np.searchsorted(time_ns, (window.start_ns, window.end_ns)).tolist()
-    if first:
-        of_window[series].before = float(values[first - 1])
-    if end > first:
-        length = window.end_ns - window.start_ns
-        of_window[series].add(time_ns[first:end] - window.start_ns, values[first:end], length)
 
 
 @dataclass
@@ -66,9 +61,9 @@ class _Drawn:
         """Append later values; ``at_ns`` are their times, and ``length_ns`` is that of the step."""
         at_ns, values = np.append(self.at_ns, at_ns), np.append(self.values, values)
         if len(at_ns) > MOST_VALUES:
-            kept = _telling(at_ns, values, length_ns)
-            self.left_out += int(len(kept) - np.count_nonzero(kept))
-            at_ns, values = at_ns[kept], values[kept]
+            is_telling = _telling(at_ns, values, length_ns)
+            self.left_out += int(len(is_telling) - np.count_nonzero(is_telling))
+            at_ns, values = at_ns[is_telling], values[is_telling]
         self.at_ns, self.values = at_ns, values
 
 
@@ -78,9 +73,9 @@ def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])
     ends = np.append(begins[1:], True)
-    told = begins | ends
-    told[order[begins]] = told[order[ends]] = True
-    return np.asarray(told, dtype=np.bool_)
+    is_telling = begins | ends
+    is_telling[order[begins]] = is_telling[order[ends]] = True
+    return np.asarray(is_telling, dtype=np.bool_)
 
 
 def _lanes(of_window: dict[Series, _Drawn]) -> tuple[Lane, ...]:
@@ -95,10 +90,6 @@ def _order(series: Series) -> tuple[object, ...]:
     return name == len(_FIRST), *place, name, series.name, series.unit or ""
 
 
-def _quantity(value: float, unit: str) -> str:
-    return quantity(value, unit) if unit == BYTES else f"{value:,.6g} {unit}".strip()
-
-
 def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
     """Return the lane of ``series``; its label names the process if there are ``several``."""
     where = "host" if series.device is None else f"device {series.device}"
@@ -108,7 +99,7 @@ def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
     if drawn.before is not None and (not at_ns or at_ns[0] > 0):
         at_ns, values = [0, *at_ns], [drawn.before, *values]
     unit = shown_name(series.unit or "", _LABEL)
-    most = _quantity(max(values), unit)
+    most = quantity(max(values), unit) if unit == BYTES else f"{max(values):,.6g} {unit}".strip()
     return Lane(
         label=f"{where}: {shown_name(series.name, _LABEL)}, at most {most}",
         unit=unit,

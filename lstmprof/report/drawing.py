@@ -11,7 +11,7 @@ from altair.utils.schemapi import debug_mode
 
 from lstmprof.numbers import shown_name
 from lstmprof.report.model import Rows, RunFacts, Spec
-from lstmprof.report.palette import HUES, PARTS, WHOLE, Family, Part, families_of, order_of
+from lstmprof.report.palette import HUES, PARTS, WHOLE, families_of, order_of
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -39,11 +39,10 @@ def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Return ``columns`` of ``rows`` (by default all), with texts that are safe to show."""
-    return [{name: _safe(row[name]) for name in columns or row} for row in rows]
-
-
-def _safe(value: Any) -> Any:
-    return shown_name(value) if isinstance(value, str) else value
+    return [
+        {n: shown_name(row[n]) if isinstance(row[n], str) else row[n] for n in columns or row}
+        for row in rows
+    ]
 
 
 def specification(chart: Drawn) -> Spec:
@@ -106,7 +105,11 @@ def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
 
 def legend_of(names: Sequence[str]) -> alt.Legend:
     """Return a legend below the chart that shows the parts ``names``, family by family."""
-    words = {p.name: _words(f, p) for f in families_of(names) for p in f.parts}
+    words = {
+        part.name: part.shown if part.shown == family.name else f"{family.name}: {part.shown}"
+        for family in families_of(names)
+        for part in family.parts
+    }
     words[WHOLE.name] = "parts under 1 %"
     return alt.Legend(
         title=None,
@@ -116,10 +119,6 @@ def legend_of(names: Sequence[str]) -> alt.Legend:
         labelExpr=f"({json.dumps(words)})[datum.label] || datum.label",
         labelLimit=280,
     )
-
-
-def _words(family: Family, part: Part) -> str:
-    return part.shown if part.shown == family.name else f"{family.name}: {part.shown}"
 
 
 def off_colour(title: str) -> alt.Color:
@@ -148,8 +147,9 @@ def begun(words: str) -> str:
 
 def ran(runs: Sequence[RunFacts]) -> str:
     """Return devices, versions and dates: ``AMD EPYC · torch 2.13.0 · 2026-11-21``."""
-    texts = (_joined(runs, "device"), _joined(runs, "versions"), _dates(runs))
-    return " · ".join(map(shown_name, texts))
+    days = sorted({run.date[:10] for run in runs if run.date}) or ["date unknown"]
+    dates = " … ".join(dict.fromkeys((days[0], days[-1])))
+    return " · ".join(map(shown_name, (_joined(runs, "device"), _joined(runs, "versions"), dates)))
 
 
 def _joined(runs: Sequence[RunFacts], field: str) -> str:
@@ -159,13 +159,6 @@ def _joined(runs: Sequence[RunFacts], field: str) -> str:
     if len(pythons) > 1:  # it would be unclear which run has which Python
         parts = dict.fromkeys(part for part in parts if part not in pythons)
     return ", ".join(parts) or f"{field} unknown"
-
-
-def _dates(runs: Sequence[RunFacts]) -> str:
-    days = sorted({run.date[:10] for run in runs if run.date})
-    if not days:
-        return "date unknown"
-    return days[0] if len(days) == 1 else f"{days[0]} … {days[-1]}"
 
 
 def unit(runs: Sequence[RunFacts]) -> str:

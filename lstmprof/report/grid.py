@@ -80,8 +80,7 @@ VALUES: Mapping[str, Value] = {
     "step ± interval": Value(
         lambda t, _: _with_error(*_step(t)),
         {**_STEP_MS, "± ms": lambda t, _: _ms(_step(t)[1])},
-        "ms per clean step (without profiler overhead and disturbances) ± half of its 95 % "
-        "interval",
+        "ms per clean step (without profiler overhead and outliers) ± half of its 95 % interval",
     ),
     "step": Value(lambda t, _: milliseconds(_step(t)[0], 2), _STEP_MS, "ms per clean step"),
     "median": Value(

@@ -56,10 +56,10 @@ def _panel(series: Series) -> drawing.Drawn:
             color=alt.Color("change:N", scale=_scale((_SLOWER, _FASTER)), title="from here on"),
         )
     )
-    said = (
+    texts = (
         base.transform_filter("isValid(datum.change)").mark_text(dy=-16).encode(y=ms, text="said:N")
     )
-    layers = alt.layer(interval, points, changes, said)
+    layers = alt.layer(interval, points, changes, texts)
     return layers.properties(width=_WIDTH, height=_HEIGHT, title=shown_name(series.title))
 
 
@@ -75,7 +75,7 @@ def _labels(series: Series) -> str:
 
 def _row(place: int, point: Point) -> dict[str, Any]:
     ratio = point.ratio
-    said = f"{100 * (ratio.value - 1):+,.1f} %" if ratio is not None else ""
+    text = f"{100 * (ratio.value - 1):+,.1f} %" if ratio is not None else ""
     return {
         "place": place,
         "run": point.profile.name,
@@ -85,7 +85,7 @@ def _row(place: int, point: Point) -> dict[str, Any]:
         "low": point.step.low_ns / 1e6,
         "high": None if point.step.high_ns is None else point.step.high_ns / 1e6,
         "change": point.change,
-        "said": said,
+        "said": text,
     }
 
 

@@ -90,10 +90,10 @@ def _run_icicle(run: RunReport) -> Iterator[Icicle]:
         return
     events = run.breakdown.events_of_rank(run.profile.rank)
     rows = events.rows_of_rank(run.profile.rank)
-    of_rank = "" if len(run.breakdown.ranks) == 1 else f" of rank {run.profile.rank}"
+    rank_words = "" if len(run.breakdown.ranks) == 1 else f" of rank {run.profile.rank}"
     for by in recorded(events)[:-1]:
         for where, of in zip(("host", "device"), stacks(events, rows, by), strict=True):
-            what = f"{where} time{of_rank} by {_BY[by]}"
+            what = f"{where} time{rank_words} by {_BY[by]}"
             own = of.spent_ns()
             sums = {"total_ns": _summed(of.tree, own), "self_ns": own}
             if picture := _icicle(run.facts.run, what, of.tree, sums, _parts(events, of)):
@@ -160,8 +160,8 @@ def _parts(events: EventTable, of: Stacks) -> Ints:
         ~events.is_kind("python", "range", "step", "runtime", "overhead")[of.rows]
     )
     code = part_codes(events)[of.rows[rows]]
-    known = rows[code >= 0]
+    in_part = rows[code >= 0]
     spent = np.zeros((len(of.tree.above), len(PARTS)), dtype=np.int64)
-    np.add.at(spent, (of.node[known], code[code >= 0]), np.maximum(of.ns[known], 1))
+    np.add.at(spent, (of.node[in_part], code[code >= 0]), np.maximum(of.ns[in_part], 1))
     part = np.where(spent.any(axis=1), spent.argmax(axis=1), _NO_PART)
     return np.asarray(part, dtype=np.int64)

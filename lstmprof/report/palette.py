@@ -90,10 +90,7 @@ MOVING = Family(
             "copies on one device: transpose, concat, split, contiguous",
         ),
         Part(
-            "transfer",
-            "#ae51df",
-            "#ad51de",
-            "copies between host and device, or between devices",
+            "transfer", "#ae51df", "#ad51de", "copies between host and device, or between devices"
         ),
         Part("memset", "#8a568f", "#a57ea9", "memory set to a value"),
         Part("embedding", "#9f5cb3", "#c475dc", "rows looked up in a table"),
@@ -126,12 +123,7 @@ OTHERS = Family(
             "#d9e2e0",
             "initialisation of the GPU's runtime and loading of code",
         ),
-        Part(
-            "ranges",
-            "#888888",
-            "#72645f",
-            "ranges in which no op was recorded",
-        ),
+        Part("ranges", "#888888", "#72645f", "ranges in which no op was recorded"),
         Part(
             "slower calls",
             "#5e534a",
@@ -152,10 +144,7 @@ BY_HOST = Family(
         ),
         Part("launch call", "#9c3503", "#f39d18", "the host is inside the call that launches"),
         Part(
-            "runtime",
-            "#d87355",
-            "#f4774f",
-            "the host is in another call of the runtime or driver",
+            "runtime", "#d87355", "#f4774f", "the host is in another call of the runtime or driver"
         ),
         Part("alloc", "#3f1203", "#f9c99c", "the host allocates or frees memory"),
         Part(
@@ -165,12 +154,7 @@ BY_HOST = Family(
             "the host is in a framework op that computes nothing itself",
         ),
         Part("python", "#632f05", "#a24d03", "the host is in Python between two ops"),
-        Part(
-            "host",
-            "#9d5132",
-            "#e2b99f",
-            "the host does something that was not recorded",
-        ),
+        Part("host", "#9d5132", "#e2b99f", "the host does something that was not recorded"),
     ),
 )
 OTHERWISE = Family(

@@ -103,15 +103,15 @@ def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _without_copies(table: pa.Table) -> pa.Table:
-    kept = [not is_copy(name) for name in table["name"].to_pylist()]
-    return table.filter(pa.array(kept, pa.bool_()))
+    is_kernel = [not is_copy(name) for name in table["name"].to_pylist()]
+    return table.filter(pa.array(is_kernel, pa.bool_()))
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
     """Return the table ``casts`` of each run, with its ``share`` of all profiled steps."""
     rows: list[Row] = []
     for run in runs:
-        whole = sum(w.end_ns - w.start_ns for w in run.breakdown.windows)
+        whole = sum(w.length_ns for w in run.breakdown.windows)
         for row in _first_rows(run, run.breakdown.table("casts"), MOST_CASTS):
             rows.append({**row, "share": row["total_ns"] / whole if whole else None})
     return rows
@@ -142,11 +142,14 @@ def versions(runs: Sequence[RunReport]) -> list[Row]:
 
     ``place`` orders the versions; ``of_first`` is the step time divided by the oldest version's.
     """
-    of_run = {id(run.breakdown): run for run in runs}
-    told = [row for group in by_version([run.breakdown for run in runs]) for row in group]
-    order = sorted({row.version for row in told}, key=_by_package)
+    run_of = {id(run.breakdown): run for run in runs}
+    version_rows = [row for group in by_version([run.breakdown for run in runs]) for row in group]
+    order = sorted(
+        {row.version for row in version_rows},
+        key=lambda v: (v.partition(" ")[0], version_numbers(v), v),
+    )
     rows = []
-    for row in told:
+    for row in version_rows:
         timings = row.breakdown.timings
         assert timings is not None
         columns = {
@@ -158,13 +161,8 @@ def versions(runs: Sequence[RunReport]) -> list[Row]:
             "low_ns": timings.step_low_ns,
             "high_ns": timings.step_high_ns,
         }
-        rows.append(of_run[id(row.breakdown)].row(columns))
+        rows.append(run_of[id(row.breakdown)].row(columns))
     return rows
-
-
-def _by_package(version: str) -> tuple[str, tuple[int, ...], str]:
-    """Return a sort key: by package, then by version number."""
-    return version.partition(" ")[0], version_numbers(version), version
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
@@ -222,21 +220,17 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
     for run in runs:
         table, timings = run.breakdown.run.timings(), run.breakdown.timings
         usual = 0.0 if timings is None else timings.median_ns
-        counted = [] if table is None or not usual else _counted(table)
+        counted: list[Row] = []
+        if table is not None and usual:
+            counted = table.filter(pc.invert(table.column("warmup"))).to_pylist()
         size = -(-len(counted) // most)
-        for part, of_part in itertools.groupby(counted, key=_round_words):
-            left = list(of_part)
+        for part, iterations in itertools.groupby(counted, key=_round_words):
+            left = list(iterations)
             for cell in (left[first : first + size] for first in range(0, len(left), size)):
                 wall = statistics.median(row["wall_ns"] for row in cell)
                 columns = {"iteration": cell[0]["iteration"], "iterations": len(cell)}
                 columns |= {"place": part, "wall_ns": wall, "off_share": wall / usual - 1}
                 rows.append(run.row(columns))
-    return rows
-
-
-def _counted(table: pa.Table) -> list[Row]:
-    """Return the iterations in ``table`` (timings.parquet) that are not warm-up."""
-    rows: list[Row] = table.filter(pc.invert(table.column("warmup"))).to_pylist()
     return rows
 
 
@@ -255,9 +249,9 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
         members = [run.profile for run in runs if run.facts.group == group.number]
         every = math.comb(len(members), 2) <= MOST_PAIRS
         two = itertools.combinations(members, 2)
-        of_group = [_pair(*p) for p in two if every or group.baseline in (p[0].name, p[1].name)]
+        group_pairs = [_pair(*p) for p in two if every or group.baseline in (p[0].name, p[1].name)]
         ordered += sorted(
-            of_group,
+            group_pairs,
             key=lambda pair: (
                 group.baseline not in (pair.fast.name, pair.slow.name),
                 -sum(row["slow_ns"] - row["fast_ns"] for row in pair.rows),
@@ -285,11 +279,10 @@ def several(runs: Iterable[RunReport]) -> list[RunReport]:
 
 def _rank_devices(run: RunReport) -> list[_RankDevice]:
     lanes = run.breakdown.steps(profiled=True)
-    return sorted(((lane.rank, lane.device) for lane in lanes), key=_order)
-
-
-def _order(rank_device: _RankDevice) -> tuple[int, ...]:
-    return tuple(-1 if number is None else number for number in rank_device)
+    return sorted(
+        ((lane.rank, lane.device) for lane in lanes),
+        key=lambda rank_device: tuple(-1 if n is None else n for n in rank_device),
+    )
 
 
 def _drawn(run: RunReport) -> dict[_RankDevice, str]:
@@ -343,13 +336,12 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
             late = sum(longest[call["collective"]] - call["waits_ns"] for call in members)
             first = min(members, key=lambda call: call["collective"])
             columns = {"lane": lane, "collective": cell * size + 1, "collectives": len(members)}
-            columns |= {"late_ns": late / len(members), "last_in": sum(map(_is_last, members))}
+            last_in = sum(
+                (c["last_rank"], c["last_device"]) == (c["rank"], c["device"]) for c in members
+            )
+            columns |= {"late_ns": late / len(members), "last_in": last_in}
             rows.append(run.row({**columns, "step": first["step"], "name": first["name"]}))
     return rows
-
-
-def _is_last(call: Row) -> bool:
-    return (call["last_rank"], call["last_device"]) == (call["rank"], call["device"])
 
 
 def _size(count: int) -> int:
@@ -369,34 +361,25 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
         steps = sorted({step for _, step in work})
         size = _size(len(steps))
         for members in (steps[at : at + size] for at in range(0, len(steps), size)):
-            mean = {lane: _mean(work, lane, members) for lane in lanes.values()}
-            known = {lane: ns for lane, ns in mean.items() if ns is not None}
-            of_all = sum(known.values()) / len(known)
-            for lane, ns in known.items():
+            own = {
+                lane: [work[lane, step] for step in members if (lane, step) in work]
+                for lane in lanes.values()
+            }
+            means = {lane: statistics.fmean(ns) for lane, ns in own.items() if ns}
+            mean_ns = sum(means.values()) / len(means)
+            for lane, ns in means.items():
                 columns = {"lane": lane, "step": members[0], "steps": len(members), "work_ns": ns}
-                if of_all:
-                    rows.append(run.row({**columns, "off_share": ns / of_all - 1}))
+                if mean_ns:
+                    rows.append(run.row({**columns, "off_share": ns / mean_ns - 1}))
     return rows
 
 
 def _work_of_steps(run: RunReport, lanes: Mapping[_RankDevice, str]) -> Counter[tuple[str, int]]:
     """Return (name of lane, marked step) -> busy time in ns without collectives, for ``lanes``."""
     work: Counter[tuple[str, int]] = Counter()
-    for row in _marked(run):
-        if (rank_device := (row["rank"], row["device"])) in lanes:
+    for row in run.breakdown.ledger.to_pylist():
+        rank_device = row["rank"], row["device"]
+        if row["step"] is not None and rank_device in lanes:
             busy = row["state"] == "busy" and row["part"] != "collective"
             work[lanes[rank_device], row["step"]] += row["ns"] if busy else 0
     return work
-
-
-def _marked(run: RunReport) -> Iterator[Row]:
-    return (row for row in run.breakdown.ledger.to_pylist() if row["step"] is not None)
-
-
-def _mean(work: Mapping[tuple[str, int], int], lane: str, steps: Sequence[int]) -> float | None:
-    """Return the mean work of ``lane`` (a rank and device) over ``steps``, in ns.
-
-    Steps that the rank does not have are ignored. Return None if it has none of ``steps``.
-    """
-    own = [work[lane, step] for step in steps if (lane, step) in work]
-    return sum(own) / len(own) if own else None

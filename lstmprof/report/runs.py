@@ -41,8 +41,8 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
     members: dict[str, dict[str, StepProfile]] = {}
     for diagnosis in diagnoses:
         base = diagnosis.fast or diagnosis.slow
-        of_base = members.setdefault(base.name, {base.name: base})
-        of_base[diagnosis.slow.name] = diagnosis.slow
+        group = members.setdefault(base.name, {base.name: base})
+        group[diagnosis.slow.name] = diagnosis.slow
     largest_first = sorted(members.items(), key=lambda group: -len(group[1]))
     return tuple(
         Group(
@@ -84,6 +84,8 @@ def run_reports(
 
 def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -> RunFacts:
     info = breakdown.run.info
+    packages = ((name, v) for name, v in (info.versions or {}).items() if name not in _UNTOLD)
+    versions = [f"{name} {version}" for name, version in packages if version is not None]
     return RunFacts(
         run=profile.name,
         label=label,
@@ -95,7 +97,7 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         precision=info.precision,
         mode=info.mode,
         device=device_in_words(info),
-        versions=_versions(info),
+        versions=", ".join(versions) or None,
         date=info.started_at or _day(info),
         profiler=info.profiler or info.profile_format,
         steps=sum(w.rank == profile.rank for w in breakdown.windows),
@@ -103,12 +105,6 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         marked=profile.marked,
         ranks=len({window.rank for window in breakdown.windows}),
     )
-
-
-def _versions(info: RunInfo) -> str | None:
-    versions = (info.versions or {}).items()
-    texts = [f"{k} {v}" for k, v in versions if v is not None and k not in _UNTOLD]
-    return ", ".join(texts) or None
 
 
 def _day(info: RunInfo) -> str | None:

@@ -147,7 +147,7 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
     own = [w for w in windows if w.rank == report.profile.rank]
     median = median_step(own)
     yield median, "median length"
-    by_length = sorted((w for w in own if w is not median), key=lambda w: w.end_ns - w.start_ns)
+    by_length = sorted((w for w in own if w is not median), key=lambda w: w.length_ns)
     yield from ((window, "longest other step") for window in by_length[-1:])
     yield from ((window, "shortest other step") for window in by_length[:-1][:1])
     others: dict[int | None, list[Window]] = {}
@@ -162,7 +162,7 @@ def spread(steps: Sequence[Window], most: int) -> list[Window]:
     """Return at most ``most`` of ``steps``: shortest, longest, and lengths in between."""
     if len(steps) <= most:
         return list(steps)
-    by_length = sorted(range(len(steps)), key=lambda n: steps[n].end_ns - steps[n].start_ns)
+    by_length = sorted(range(len(steps)), key=lambda n: steps[n].length_ns)
     places = np.linspace(0, len(steps) - 1, most).round().astype(np.int64)
     return [steps[number] for number in sorted(by_length[position] for position in places.tolist())]
 
@@ -181,22 +181,24 @@ def timeline(
     drawn.add_streams()
     drawn.add_threads()
     columns = {name: np.concatenate(pieces) for name, pieces in drawn.columns.items()}
-    kept = np.sort(np.argsort(-columns["dur_ns"], kind="stable")[:most])
-    kept = kept[np.lexsort((columns["start_ns"][kept], columns["track"][kept]))]
-    names, columns["name"] = np.unique(columns["name"][kept], return_inverse=True)
-    rows = columns.pop("row")[kept]
+    drawn_rows = np.sort(np.argsort(-columns["dur_ns"], kind="stable")[:most])
+    drawn_rows = drawn_rows[
+        np.lexsort((columns["start_ns"][drawn_rows], columns["track"][drawn_rows]))
+    ]
+    names, columns["name"] = np.unique(columns["name"][drawn_rows], return_inverse=True)
+    rows = columns.pop("row")[drawn_rows]
     columns["launch"] = _positions(rows, events.rows_named("launch_id"))
     return Timeline(
         run=run,
         step=window.step,
         rank=window.rank,
         which=which,
-        dur_ns=window.end_ns - window.start_ns,
+        dur_ns=window.length_ns,
         tracks=tuple(drawn.tracks),
         names=tuple(drawn.names[code] for code in names.tolist()),
         parts=tuple(PARTS),
         columns={
-            name: (column if name in ("name", "launch") else column[kept]).tolist()
+            name: (column if name in ("name", "launch") else column[drawn_rows]).tolist()
             for name, column in columns.items()
         },
         facts={
@@ -204,7 +206,7 @@ def timeline(
             for name in FACTS
             if (fact := _fact(events, name, rows)) is not None
         },
-        left_out=drawn.left_out + len(columns["dur_ns"]) - len(kept),
+        left_out=drawn.left_out + len(columns["dur_ns"]) - len(drawn_rows),
     )
 
 
@@ -219,14 +221,14 @@ def _positions(rows: Ints, linked: Ints) -> Ints:
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
     """Return (distinct texts, index of each row's text or −1) of ``column``; None if all null."""
-    of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
-    known = (rows >= 0) & np.asarray(pc.is_valid(of_rows))
-    if not known.any():
+    texts_of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
+    is_known = (rows >= 0) & np.asarray(pc.is_valid(texts_of_rows))
+    if not is_known.any():
         return None
-    texts = of_rows.filter(pa.array(known)).cast(pa.string())
+    texts = texts_of_rows.filter(pa.array(is_known)).cast(pa.string())
     encoded = texts.combine_chunks().dictionary_encode()
     codes = np.full(len(rows), _NEITHER)
-    codes[known] = np.asarray(encoded.indices)
+    codes[is_known] = np.asarray(encoded.indices)
     values = encoded.dictionary.to_pylist()
     if column == _LAUNCH:
         values = [config.words if (config := read(text)) else text for text in values]

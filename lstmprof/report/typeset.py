@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from typing import Any
 
 from lstmprof.errors import one_line
 from lstmprof.numbers import escaped
-from lstmprof.report.grid import Cell, Grid
+from lstmprof.report.grid import Grid
 
 #: Character that is special in LaTeX → how to write it.
 _LATEX = {
@@ -31,8 +32,7 @@ def latex(grid: Grid) -> str:
     lines += [rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}", r"\toprule"]
     lines += [(" & ".join(map(_tex, [grid.corner, *grid.columns])) + r" \\"), r"\midrule"]
     for row, name in enumerate(grid.rows):
-        cells = [_tex_cell(grid.cells.get((row, c))) for c in range(len(grid.columns))]
-        lines.append(" & ".join([_tex(name), *cells]) + r" \\")
+        lines.append(" & ".join([_tex(name), *_cells(grid, row, _tex, r"\textbf{%s}")]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
 
 
@@ -40,10 +40,12 @@ def _tex(text: str) -> str:
     return _SPECIAL.sub(lambda sign: _LATEX[sign[0]], one_line(text))
 
 
-def _tex_cell(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    return rf"\textbf{{{_tex(cell.text)}}}" if cell.best else _tex(cell.text)
+def _cells(grid: Grid, row: int, write: Callable[[str], str], bold: str) -> list[str]:
+    """Return the texts of a row, the best ones in ``bold``; a missing cell is empty."""
+    cells = [grid.cells.get((row, column)) for column in range(len(grid.columns))]
+    return [
+        "" if cell is None else (bold if cell.best else "%s") % write(cell.text) for cell in cells
+    ]
 
 
 def markdown(grid: Grid) -> str:
@@ -51,15 +53,9 @@ def markdown(grid: Grid) -> str:
     lines = ["| " + " | ".join(map(escaped, [grid.corner, *grid.columns])) + " |"]
     lines.append("|---|" + "---:|" * len(grid.columns))
     for row, name in enumerate(grid.rows):
-        cells = [_marked(grid.cells.get((row, c))) for c in range(len(grid.columns))]
+        cells = _cells(grid, row, escaped, "**%s**")
         lines.append("| " + " | ".join([escaped(name), *cells]) + " |")
     return "\n".join([*lines, "", escaped(grid.caption)])
-
-
-def _marked(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    return f"**{escaped(cell.text)}**" if cell.best else escaped(cell.text)
 
 
 def page(grid: Grid) -> str:
@@ -69,19 +65,13 @@ def page(grid: Grid) -> str:
     lines.append(f"<thead><tr>{heads}</tr></thead>")
     lines.append("<tbody>")
     for row, name in enumerate(grid.rows):
-        cells = "".join(_html_cell(grid.cells.get((row, c))) for c in range(len(grid.columns)))
+        cells = "".join(f"<td>{cell}</td>" for cell in _cells(grid, row, _html, "<b>%s</b>"))
         lines.append(f'<tr><th scope="row">{_html(name)}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody>", "</table>"])
 
 
 def _html(text: str) -> str:
     return html.escape(one_line(text))
-
-
-def _html_cell(cell: Cell | None) -> str:
-    if cell is None:
-        return "<td></td>"
-    return f"<td><b>{_html(cell.text)}</b></td>" if cell.best else f"<td>{_html(cell.text)}</td>"
 
 
 def rows(grid: Grid) -> tuple[list[str], list[dict[str, Any]]]:

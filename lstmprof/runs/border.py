@@ -78,10 +78,14 @@ def border(place: object) -> Iterator[None]:
         raise ProfileError(place, fault, "profile fewer steps") from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            of_machine = system_error(error)
-            fault = f"cannot be read ({of_machine.fault})"
-            raise ProfileError(place, fault, of_machine.next_step) from error
-        raise _defect(place, error) from error
+            machine_error = system_error(error)
+            fault = f"cannot be read ({machine_error.fault})"
+            raise ProfileError(place, fault, machine_error.next_step) from error
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        what = what if len(what) <= _MOST_WORDS else f"{what[:_MOST_WORDS]}…"
+        log = _logged(place, error)
+        report = f"please report it with {log}" if log else "please report it (no log was written)"
+        raise DefectError(f"{place}: a bug in lstmprof ({what})", report) from error
 
 
 def _names(error: RunError, place: Path) -> bool:
@@ -129,14 +133,6 @@ def _faults(
         except LstmprofError as fault:
             faults[number] = fault
     return faults
-
-
-def _defect(place: object, error: Exception) -> DefectError:
-    what = f"{type(error).__name__}: {error}".removesuffix(": ")
-    what = what if len(what) <= _MOST_WORDS else f"{what[:_MOST_WORDS]}…"
-    log = _logged(place, error)
-    next_step = f"please report it with {log}" if log else "please report it (no log was written)"
-    return DefectError(f"{place}: a bug in lstmprof ({what})", next_step)
 
 
 def _logged(place: object, error: Exception) -> Path | None:

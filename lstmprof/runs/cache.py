@@ -47,9 +47,7 @@ Reading = Callable[[Path, str], None]
 
 
 def open_runs(
-    words: Iterable[Path | str],
-    cache: Path | None = None,
-    leave_out: LeaveOut = lambda fault: None,
+    words: Iterable[Path | str], cache: Path | None = None, leave_out: LeaveOut = lambda fault: None
 ) -> list[Run]:
     """Return the runs at ``words``, which are paths or URLs of runs, folders of runs or profiles.
 
@@ -75,27 +73,16 @@ def opened(
     """
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
-    faults = [fault for of_word in opened_of for fault in of_word.faults]
-    if faults and not any(of_word.runs for of_word in opened_of):
-        raise _nothing(words, faults, leave_out)
+    faults = [fault for opened_word in opened_of for fault in opened_word.faults]
+    nothing = bool(faults) and not any(opened_word.runs for opened_word in opened_of)
+    if nothing and len(faults) == 1:
+        raise faults[0]
     for fault in faults:
         leave_out(fault)
-    return [of_word.runs for of_word in opened_of if of_word.runs]
-
-
-def _nothing(
-    words: Sequence[Path | str], faults: Sequence[LstmprofError], leave_out: LeaveOut
-) -> LstmprofError:
-    """Return the error to raise if none of ``words`` has a readable run.
-
-    Each of ``faults`` is passed to ``leave_out``; a single fault is returned itself.
-    """
-    if len(faults) == 1:
-        return faults[0]
-    for fault in faults:
-        leave_out(fault)
-    where = f"{words[0]}: no" if len(words) == 1 else f"none of {len(words)} paths has a"
-    return RunError(f"{where} readable run or profile", str(faults[0]))
+    if nothing:
+        where = f"{words[0]}: no" if len(words) == 1 else f"none of {len(words)} paths has a"
+        raise RunError(f"{where} readable run or profile", str(faults[0]))
+    return [opened_word.runs for opened_word in opened_of if opened_word.runs]
 
 
 @dataclass
@@ -116,16 +103,16 @@ class _Opened:
 
 
 def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
-    of_word = _Opened()
-    with of_word.trying(word):
+    opened_word = _Opened()
+    with opened_word.trying(word):
         places = _runs_at(word)
         deeper = [] if places else _runs_below(word)
         for place in (*places, *deeper):
-            with of_word.trying(place):
-                of_word.runs.append(_run_at(place, cache))
+            with opened_word.trying(place):
+                opened_word.runs.append(_run_at(place, cache))
         if not places:
-            _ingest(word, cache, of_word, reading, may_be_empty=bool(deeper))
-    return of_word
+            _ingest(word, cache, opened_word, reading, may_be_empty=bool(deeper))
+    return opened_word
 
 
 def _runs_at(word: Path | str) -> Sequence[Path | str]:
@@ -190,7 +177,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
     place = written_to(cache)
     if place != cache and (runs_before := _cached_runs(place / folder)):
-        return Ingested([*runs_before], [], [])
+        return Ingested([*runs_before])
     done = Task(group, name, place / folder, force=True, step_range=None).done()
     fault = next((error.__cause__ for error in done.errors if isinstance(error, RunError)), None)
     if not isinstance(fault, OSError) or place != cache:
@@ -239,9 +226,8 @@ def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
     """Copy ``runs`` into the baseline ``name``, completely or not at all."""
     place = FOLDER / _checked(name)
     if place.is_symlink() or (place.exists() and not force):
-        raise RunError(
-            f"{place}: already exists", "add --force to overwrite it, or choose another name"
-        )
+        next_step = "add --force to overwrite it, or choose another name"
+        raise RunError(f"{place}: already exists", next_step)
     with staging(FOLDER) as partial:
         content = partial / "new"
         for run, folder in zip(runs, made_unique(run.path.name for run in runs), strict=True):
@@ -266,8 +252,6 @@ def _copy(run: Run, folder: Path) -> None:
 
 def _checked(name: str) -> str:
     if not name or name != Path(name).name or name.startswith(".") or len(name) > MOST_NAME_BYTES:
-        raise UsageError(
-            f"'{name}' cannot name a baseline",
-            "choose a name without a '/' or a leading dot",
-        )
+        next_step = "choose a name without a '/' or a leading dot"
+        raise UsageError(f"'{name}' cannot name a baseline", next_step)
     return name

@@ -6,11 +6,14 @@ name if a table already has a column of that name. A field with several values (
 package) is JSON text in SQL.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
+from lstmprof.events import DeviceFacts
+from lstmprof.events.annotate.calls import Coverage
+from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import Column
 
 MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code for which it is unknown"
@@ -299,6 +302,326 @@ class Counters(Record, frozen=True):
         Text,
         fact("why some counters were not read", "all counters were read", column="counters_reason"),
     ] = None
+
+
+_CAPTURED = "the run is a capture"
+_BUILT_IN = "the implementation is built in, or the run is an ingested profile"
+
+
+class RunInfo(Record, frozen=True):
+    """The facts of run.json; docs/tables.md describes the fields.
+
+    A field is None if the run does not record it.
+    """
+
+    name: Annotated[str, fact("name of the run", NEVER, column="run")] = ""
+    source: Annotated[
+        Text,
+        fact(
+            "how the run was made: capture, own code (lstmprof run, lp.watch()) or ingest", FOREIGN
+        ),
+    ] = None
+    schema_version: Annotated[Int, fact("schema version of the Parquet files", FOREIGN)] = None
+    created: Annotated[Text, fact("time at which the run was written, ISO 8601", FOREIGN)] = None
+    command: Annotated[Text, fact("command line that made the run", FOREIGN)] = None
+    lstmprof_version: Annotated[Text, fact("version of lstmprof that wrote the run", FOREIGN)] = (
+        None
+    )
+    implementation: Annotated[Text, fact("name of the implementation (lstmprof list)")] = None
+    implementation_file: Annotated[
+        Text, fact("your file and the function in it that builds the network", _BUILT_IN)
+    ] = None
+    implementation_sha256: Annotated[Text, fact("SHA-256 of implementation_file", _BUILT_IN)] = None
+    agrees_with_reference: Annotated[
+        Flag,
+        fact(
+            "whether the results of implementation_file agreed with the float64 reference before "
+            "timing; false if the file has no load()",
+            _BUILT_IN,
+        ),
+    ] = None
+    framework: Annotated[Text, fact("framework of the implementation")] = None
+    label: Annotated[Text, fact("value of --label; an empty text if none was given")] = None
+    workload: WorkloadInfo = WorkloadInfo()
+    precision: Annotated[Text, fact("precision: fp32, tf32, amp-fp16 or amp-bf16")] = None
+    tf32: Annotated[Flag, fact("whether TF32 was allowed")] = None
+    mode: Annotated[Text, fact("mode: train or forward (no gradients)")] = None
+    cuda_graph: Annotated[Flag, fact("whether the step was a CUDA graph")] = None
+    xla: Annotated[Flag, fact("whether XLA compiled the step")] = None
+    seed: Annotated[Int, fact("random seed of weights and data")] = None
+    warmup: Annotated[
+        Int,
+        fact("number of warm-up iterations, which statistics ignore", column="warmup_iterations"),
+    ] = None
+    iterations: Annotated[
+        Int,
+        fact(
+            "number of timed iterations after warm-up, in all rounds", column="counted_iterations"
+        ),
+    ] = None
+    rounds: Annotated[Texts, fact("time at which each round started, as JSON")] = None
+    turn_with: Annotated[
+        Texts,
+        fact(
+            "other runs whose processes took turns with those of this run, one iteration each, as "
+            "JSON",
+            "the run took turns with no other run",
+        ),
+    ] = None
+    device: Annotated[Text, fact("device that ran the steps: cpu or cuda:N", column="ran_on")] = (
+        None
+    )
+    device_name: Annotated[Text, fact("model of the device", UNREAD)] = None
+    kernels_used: Annotated[
+        Text, fact("library whose kernels ran the recurrent layers", UNREAD)
+    ] = None
+    peaks: Annotated[
+        Peaks | None, fact("measured peak rates of the device, as JSON", NOT_MEASURED)
+    ] = None
+    backend: Annotated[
+        Text,
+        fact(
+            "compiler of PyTensor or Theano, algorithm of cuDNN, or device of an inference engine",
+            "the framework has no such setting",
+        ),
+    ] = None
+    threads: Annotated[Int, fact("number of CPU threads of the framework")] = None
+    affinity: Annotated[Ints, fact("CPUs that the process was pinned to, as JSON", UNREAD)] = None
+    denormals_flushed: Annotated[
+        Flag, fact("whether denormal numbers were flushed to zero", UNREAD)
+    ] = None
+    garbage_collector: Annotated[Text, fact("how Python's garbage collector was set")] = None
+    settings: Settings = Settings()
+    versions: Annotated[Versions, fact("versions of Python and packages, as JSON")] = None
+    packages: Annotated[
+        Versions, fact("every installed package with its version, as JSON", UNREAD)
+    ] = None
+    python_executable: Annotated[
+        Text, fact("path of the Python interpreter that ran the steps")
+    ] = None
+    hardware: Hardware = Hardware()
+    load_average_before: Annotated[
+        Reals, fact("load average over 1, 5 and 15 minutes before the run, as JSON", UNREAD)
+    ] = None
+    started_at: Annotated[Text, fact("start of the process, ISO 8601")] = None
+    ended_at: Annotated[Text, fact("end of the process, ISO 8601")] = None
+    compile_ns: Annotated[
+        Int, fact("length of the first step of the process, which includes compilation", unit="ns")
+    ] = None
+    timing_wall_ns: Annotated[Int, fact("wall time of all timed iterations", unit="ns")] = None
+    timing_cpu_ns: Annotated[Int, fact("CPU time of all timed iterations", UNREAD, "ns")] = None
+    timing_page_faults: Annotated[
+        Int, fact("number of page faults without a disk read in the timed iterations", UNREAD)
+    ] = None
+    timing_major_faults: Annotated[
+        Int, fact("number of page faults with a disk read in the timed iterations", UNREAD)
+    ] = None
+    timing_preemptions: Annotated[
+        Int, fact("number of involuntary context switches in the timed iterations", UNREAD)
+    ] = None
+    timing_voluntary_switches: Annotated[
+        Int, fact("number of voluntary context switches in the timed iterations", UNREAD)
+    ] = None
+    timing_threads: Annotated[
+        tuple[ThreadTime, ...] | None,
+        fact(
+            "for each round: the busiest threads, with their CPU time in the timed iterations "
+            "(which includes reading the loss), as JSON",
+            UNREAD,
+        ),
+    ] = None
+    profiled_rounds: Annotated[
+        Ints,
+        fact(
+            "for each profiled step, in the order of events.parquet: number of its round, as JSON",
+            UNREAD,
+        ),
+    ] = None
+    profiled_wall_ns: Annotated[
+        Ints, fact("wall time of each profiled step, as JSON", unit="ns")
+    ] = None
+    profiled_cpu_ns: Annotated[
+        Ints, fact("CPU time of each profiled step, as JSON", UNREAD, "ns")
+    ] = None
+    profiled_page_faults: Annotated[
+        Ints,
+        fact("number of page faults without a disk read in each profiled step, as JSON", UNREAD),
+    ] = None
+    profiled_major_faults: Annotated[
+        Ints, fact("number of page faults with a disk read in each profiled step, as JSON", UNREAD)
+    ] = None
+    profiled_preemptions: Annotated[
+        Ints, fact("number of involuntary context switches in each profiled step, as JSON", UNREAD)
+    ] = None
+    profiled_voluntary_switches: Annotated[
+        Ints, fact("number of voluntary context switches in each profiled step, as JSON", UNREAD)
+    ] = None
+    counters: Counters = Counters()
+    cpu_clock_mhz: Annotated[
+        Real, fact("mean clock rate of the used CPUs at the end of the run", UNREAD, "MHz")
+    ] = None
+    padding: Annotated[
+        Text,
+        fact(
+            "where masked sequences of a Keras model were padded: front or behind",
+            "lstmprof run did not observe it",
+        ),
+    ] = None
+    sampling: Annotated[
+        tuple[Sampling, ...] | None,
+        fact(
+            "for each round: facts about the steps that a sampler observed, as JSON",
+            "--sampler was not given",
+        ),
+    ] = None
+    script_lines: Annotated[
+        tuple[ScriptLine, ...] | None,
+        fact(
+            "lines of your script that took 5 % or more of the time of a few sampled steps, which "
+            "ran after the timed steps; time inside a framework does not count; as JSON",
+            "the run is not of your own code, or the training ended before these steps",
+        ),
+    ] = None
+    recompiled: Annotated[
+        tuple[Recompiled, ...] | None,
+        fact(
+            "functions under jax.jit, tf.function or torch.compile that your script compiled more "
+            "than once, and what had changed, as JSON",
+            "lstmprof saw none",
+        ),
+    ] = None
+    timing_cpu_energy_j: Annotated[
+        Real,
+        fact(
+            "energy of the CPU packages over the timed iterations of the first round (RAPL)",
+            f"other runs took turns with the run, or {UNREAD}",
+            "J",
+        ),
+    ] = None
+    timing_gpu_energy_j: Annotated[
+        Real,
+        fact(
+            "energy of the GPU over the timed iterations of the first round (NVML)",
+            f"the iterations took less than 1 s, MIG divides the GPU, or {NO_GPU}",
+            "J",
+        ),
+    ] = None
+    gpu_sm_clock_mhz: Annotated[
+        Int,
+        fact(
+            "clock rate of the GPU's multiprocessors after the timed iterations of the first round",
+            NO_GPU,
+            "MHz",
+        ),
+    ] = None
+    gpu_memory_clock_mhz: Annotated[
+        Int,
+        fact(
+            "clock rate of the GPU's memory after the timed iterations of the first round",
+            NO_GPU,
+            "MHz",
+        ),
+    ] = None
+    gpu_temperature_c: Annotated[
+        Int,
+        fact("temperature of the GPU after the timed iterations of the first round", NO_GPU, "°C"),
+    ] = None
+    gpu_throttle_reasons: Annotated[
+        Texts, fact("reasons why the GPU was throttled, as JSON", NO_GPU)
+    ] = None
+    peak_memory_bytes: Annotated[
+        Int, fact("largest memory of the process that ran the steps", UNREAD, "bytes")
+    ] = None
+    loss_first: Annotated[Real, fact("loss of the first step")] = None
+    loss_last: Annotated[Real, fact("loss of the last timed step")] = None
+    loss_fell: Annotated[
+        Flag, fact("whether the last loss is lower than the first", "the run did not train")
+    ] = None
+    profiler: Annotated[Text, fact("profiler that recorded the profile")] = None
+    recording: Annotated[
+        tuple[RecordingInfo, ...] | None,
+        fact(
+            "for each round: CPU time that the profiler needs to record one event, as JSON",
+            NOT_MEASURED,
+            "ns",
+        ),
+    ] = None
+    shapes_cost: Annotated[
+        Real,
+        fact(
+            "how much longer a step is if shapes are recorded, minus 1 (0.05: 5 %), measured "
+            "before the profile; above 0.05, lstmprof records shapes only if torch.compile is used",
+            "it was not measured: lstmprof measures it only for your own PyTorch code",
+        ),
+    ] = None
+    nvtx: Annotated[Flag, fact("whether phases were also recorded as NVTX ranges", UNREAD)] = None
+    source_paths: Annotated[Texts, fact("files that the run was read from, as JSON", _CAPTURED)] = (
+        None
+    )
+    source_stamps: Annotated[
+        Texts, fact("path, size and time of each file in source_paths, as JSON", _CAPTURED)
+    ] = None
+    step_range: Annotated[Text, fact("value of --step-range", "--step-range was not given")] = None
+    profile_format: Annotated[
+        Text, fact("format of the profile, such as kineto or xplane", FOREIGN)
+    ] = None
+    profile_metadata: Annotated[
+        dict[str, Any] | None, fact("metadata of the profile, as JSON", FOREIGN)
+    ] = None
+    base_ns: Annotated[
+        Int, fact("time of start_ns 0, in ns since 1970", "the profile does not record it", "ns")
+    ] = None
+    device_names: Annotated[
+        dict[str, str], fact("name of each device by its number, as JSON", NEVER)
+    ] = msgspec.field(default_factory=dict)
+    device_facts: Annotated[
+        dict[str, DeviceFacts],
+        fact(
+            "compute capability, number of multiprocessors and warp size of each device, as JSON",
+            NEVER,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    accelerators: Annotated[
+        tuple[str, ...], fact("accelerators that the profile names, as JSON", NEVER)
+    ] = ()
+    gpu_complaint: Annotated[
+        Text,
+        fact(
+            "message in which the profiler says that it could not record a GPU",
+            "there is no such message",
+        ),
+    ] = None
+    notes: Annotated[
+        tuple[str, ...], fact("remarks that lstmprof made when it read the profile, as JSON", NEVER)
+    ] = ()
+    recorded: Annotated[
+        tuple[Recorded, ...] | None,
+        fact(
+            "for each rank: number of events of each sort in the profile, as JSON",
+            f"{FOREIGN}, or an older lstmprof",
+        ),
+    ] = None
+    links: Annotated[
+        Coverage | None,
+        fact(
+            "number of events that lstmprof linked (kernel with launch, launch with op …), as JSON",
+            FOREIGN,
+        ),
+    ] = None
+
+    @property
+    def called(self) -> str:
+        """Return the implementation and the label of the run; empty if both are unknown."""
+        return f"{self.implementation or ''} {self.label or ''}".strip()
+
+    def thread_names(self, rank: int | None) -> dict[str, str]:
+        """Return thread id -> name of the host threads of ``rank``; empty if not recorded."""
+        metadata = self.profile_metadata or {}
+        ranks = metadata.get("ranks")
+        rank_metadata = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata
+        names_of = rank_metadata.get("threads") if isinstance(rank_metadata, dict) else None
+        given = names_of.items() if isinstance(names_of, dict) else ()
+        return {tid: name for tid, name in given if isinstance(name, str)}
 
 
 _OTHERS = f"the run is not of your own code, or {OLDER}"

@@ -114,24 +114,19 @@ class Ingested:
     are profiles that must still be joined. A run at a URL is a ``RemoteRun``.
     """
 
-    runs: list[Run | RemoteRun]
-    errors: list[LstmprofError]
-    foreign: list[ForeignFileError]
+    runs: list[Run | RemoteRun] = field(default_factory=list)
+    errors: list[LstmprofError] = field(default_factory=list)
+    foreign: list[ForeignFileError] = field(default_factory=list)
     made_before: list[Run | RemoteRun] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
         """Return the result with the runs, errors and profiles of both."""
-        return Ingested(
-            self.runs + other.runs,
-            self.errors + other.errors,
-            self.foreign + other.foreign,
-            self.made_before + other.made_before,
-            self.read + other.read,
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Ingested(*(ours + theirs for ours, theirs in pairs))
 
 
-NOTHING = Ingested([], [], [])
+NOTHING = Ingested()
 
 
 def ingest_profiles(
@@ -196,7 +191,7 @@ class Task:
                 profiles.add(part.read)
             except LstmprofError as error:
                 errors = [_bare(error)]
-            done += Ingested([], errors, part.foreign)
+            done += Ingested(errors=errors, foreign=part.foreign)
             failed += [source] if errors else []
         runs = _runs(self.name, profiles.profiles)
         for run_name, members in runs:
@@ -212,7 +207,7 @@ class Task:
         stamps = tuple(source.stamp for source in self.group)
         made_of = (run.info.source_stamps, run.info.step_range)
         same = made_of == (stamps, self.step_range) and run.info.schema_version in LACKING
-        return Ingested([], [], [], [run]) if same else None
+        return Ingested(made_before=[run]) if same else None
 
 
 def _file_bytes(source: Source) -> int:
@@ -276,13 +271,11 @@ def read(source: Source, base: Path | None = None) -> Ingested:
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
-            return Ingested(
-                [], [], [], read=[(source, in_files(profile, base) if base else profile)]
-            )
+            return Ingested(read=[(source, in_files(profile, base) if base else profile)])
     except ForeignFileError as error:
-        return Ingested([], [], [_bare(error)])
+        return Ingested(foreign=[_bare(error)])
     except LstmprofError as error:
-        return Ingested([], [_bare(error)], [])
+        return Ingested(errors=[_bare(error)])
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
@@ -299,15 +292,17 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
         return good, replace(profile, events=steps)
 
     try:
-        good, profile = from_good(made, members, _label, errors.append, together=task.label)
+        good, profile = from_good(
+            made, members, lambda member: member[0].label, errors.append, together=task.label
+        )
         with border(task.label):
             group = [source for source, _ in good]
             labels = {source.label for source in group}
             spoilt = [source for source, _ in members if source.label not in labels]
             profile = _without(profile, good, [*missing, *spoilt])
-            return Ingested([_written(replace(task, group=group), profile)], errors, [])
+            return Ingested([_written(replace(task, group=group), profile)], errors)
     except LstmprofError as error:
-        done = Ingested([], [*errors, error], [])
+        done = Ingested(errors=[*errors, error])
         if len(members) < 2 or not isinstance(error, (ProfileError, DefectError)):
             return done
     alone = NOTHING
@@ -327,10 +322,6 @@ def _without(profile: Profile, good: Sequence[Read], missing: Sequence[Source]) 
         f"their ranks are missing: {', '.join([*map(one_line, names), *more])}"
     )
     return replace(profile, notes=(note, *profile.notes))
-
-
-def _label(member: Read) -> Path | str:
-    return member[0].label
 
 
 def _bare(error: _Error) -> _Error:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from operator import methodcaller
 from pathlib import Path
 
 from lstmprof import __version__
@@ -79,6 +80,8 @@ _LOOK_S = 5
 #: slow URL.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
+#: What a worker calls with each task.
+_done: Callable[[Task], Ingested] = methodcaller("done")
 
 Progress = Callable[[str], None]
 #: One list per task: the task itself, or its shares.
@@ -116,17 +119,18 @@ def ingest_all(
             with border(word):
                 all_tasks += tasks(word, place, name=name, force=force, step_range=step_range)
         except LstmprofError as error:
-            yield Ingested([], [error], [])
-    kept = _made_before(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
-    todo = [task for task, result in zip(all_tasks, kept, strict=True) if result is None]
+            yield Ingested(errors=[error])
+    made_before = _made_before(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
+    todo = [task for task, result in zip(all_tasks, made_before, strict=True) if result is None]
     with _workers(todo, place, jobs, scheduler, progress) as (workers, parts):
-        steps = [step for of_task in parts for step in of_task]
+        steps = [step for task_parts in parts for step in task_parts]
         outcomes = _with_time_left(_results(steps, workers), steps, progress)
         with closing(outcomes):  # end the workers before their temporary files are removed
             results = (
-                joined(task, of_task, outcomes) for task, of_task in zip(todo, parts, strict=True)
+                joined(task, task_parts, outcomes)
+                for task, task_parts in zip(todo, parts, strict=True)
             )
-            for result in kept:
+            for result in made_before:
                 yield result if result is not None else next(results)
 
 
@@ -290,7 +294,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
             return _outcome(workers, executor.submit(workers.done, task))
     except workers.killed:
         fault = f"{workers.fault}, most likely because memory ran out"
-        return Ingested([], [ProfileError(task.label, fault, "profile fewer steps")], [])
+        return Ingested(errors=[ProfileError(task.label, fault, "profile fewer steps")])
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
@@ -307,14 +311,10 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
         ) from fault
 
 
-def _done(task: Task) -> Ingested:
-    return task.done()
-
-
 def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
     """Return the run that a killed worker has written for ``task``, otherwise ``done(task)``."""
     there = task.made_before()
-    return Ingested(there.made_before, [], []) if there else done(task)
+    return Ingested(there.made_before) if there else done(task)
 
 
 def _done_there(
@@ -329,7 +329,7 @@ def _done_there(
     for source in task.group:
         if isinstance(source.label, Path) and source.stamp and not source.label.exists():
             fault = f"the worker on {worker} cannot see it"
-            return Ingested([], [ProfileError(source.label, fault, _SHARED)], [])
+            return Ingested(errors=[ProfileError(source.label, fault, _SHARED)])
     process.keep_freed_memory()  # dask tells its workers to return freed memory at once
     try:
         return done(task)

@@ -93,7 +93,7 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
     """Return the row's era if a specifier in ``packages`` pins a version that it supports."""
     era = eras.find(row.era) if row.era else None
-    names = era is not None and any(era.is_of(package) for package in packages)
+    names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 

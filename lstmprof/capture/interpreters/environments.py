@@ -58,8 +58,8 @@ def this_python() -> Python:
 
 def python_at(path: str) -> Python:
     """Return the interpreter at ``path``, or with this name on PATH, if it can run a worker."""
-    found = shutil.which(path)
-    python = _ask(found) if found else None
+    executable = shutil.which(path)
+    python = _ask(executable) if executable else None
     if python is None:
         raise UsageError(f"{path}: no such interpreter", "give the path of a Python interpreter")
     if version_numbers(python.version) < OLDEST:
@@ -193,13 +193,13 @@ def environment_for(
     packages: Sequence[str], era: str | None = None, python: str | None = None
 ) -> Environment:
     """Return the environment of ``packages`` and ``era`` in the cache; it may not exist yet."""
-    known = eras.find(era) if era else eras.era_of_packages(packages)
+    found_era = eras.find(era) if era else eras.era_of_packages(packages)
     cache = cache_folder() / "environments"
-    if known is None:
+    if found_era is None:
         return environment(packages, cache, python_at(python) if python else None)
-    base = python_at(python) if python else python_of(known.pythons, known.name)
-    made = environment(eras.with_pins(packages, known.packages), cache, base)
-    return dataclasses.replace(made, download_mb=known.download_mb, disk_mb=known.disk_mb)
+    base = python_at(python) if python else python_of(found_era.pythons, found_era.name)
+    made = environment(eras.with_pins(packages, found_era.packages), cache, base)
+    return dataclasses.replace(made, download_mb=found_era.download_mb, disk_mb=found_era.disk_mb)
 
 
 def environment(packages: Sequence[str], cache: Path, python: Python | None = None) -> Environment:

@@ -49,10 +49,8 @@ class Era:
         numbers = version_numbers(version)
         return least <= numbers and numbers[: len(most)] <= most
 
-    def is_of(self, specifier: str) -> bool:
-        """Return whether ``specifier`` pins the first package (``torch==1.4.0``) to a version in
-        ``versions``.
-        """
+    def includes(self, specifier: str) -> bool:
+        """Return whether ``specifier`` pins the first package to one of ``versions``."""
         version = version_of(specifier)
         same = package_of(specifier) == self.package
         return same and version is not None and self.has(version)
@@ -201,4 +199,4 @@ def version_of(specifier: str) -> str | None:
 
 
 def _serving(specifier: str) -> Era | None:
-    return next((era for era in TABLE if era.serves and era.is_of(specifier)), None)
+    return next((era for era in TABLE if era.serves and era.includes(specifier)), None)

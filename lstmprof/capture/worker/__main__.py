@@ -90,8 +90,10 @@ def main(arguments: List[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
         request = CaptureRequest.from_json(file.read())
     report = _report_to_stdout(MARK if request.profiler == NSYS else "")
-    result = outcome(request, folder, report)
-    _write(os.path.join(folder, RESULT), result)
+    result, path = outcome(request, folder, report), os.path.join(folder, RESULT)
+    with open(path + ".partial", "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    os.replace(path + ".partial", path)
     return 1 if "failure" in result else 0
 
 
@@ -107,12 +109,6 @@ def _report_to_stdout(mark: str) -> Report:
     return report
 
 
-def _write(path: str, result: Dict[str, Any]) -> None:
-    with open(path + ".partial", "w", encoding="utf-8") as file:
-        json.dump(result, file)
-    os.replace(path + ".partial", path)
-
-
 def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
     """Return the result of the timing pass and the profile pass, or the failure in one line."""
     try:
@@ -123,7 +119,8 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
         import traceback
 
         traceback.print_exc()
-        if request.file is not None and not _is_known(error):
+        missing = isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY
+        if request.file is not None and not missing and not _out_of_memory(error):
             return {"failure": users_file.explained(error, request.file)}
         return {"failure": explained(error, request.row.era)}
 
@@ -153,13 +150,13 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     place = device, os.path.join(folder, profiling.PROFILE)
     passes = run_passes(trainer, request, place, report, counters, turn)
     witness = _sampled(trainer, request, place[1], report)
-    asked, ran_on = request_facts(request), worker_facts(trainer.recorder, cpus)
-    of_passes = pass_facts(passes, request)
-    of_passes["sampling"] = witness and witness.facts(request)
-    of_passes["agrees_with_reference"] = agrees
-    of_passes["peaks"] = peaks.facts(request, loop, device, report)
+    request_info, ran_on = request_facts(request), worker_facts(trainer.recorder, cpus)
+    pass_columns = pass_facts(passes, request)
+    pass_columns["sampling"] = witness and witness.facts(request)
+    pass_columns["agrees_with_reference"] = agrees
+    pass_columns["peaks"] = peaks.facts(request, loop, device, report)
     return {
-        "metadata": dict(asked, **conditions, **ran_on, **of_passes, ended_at=now()),
+        "metadata": dict(request_info, **conditions, **ran_on, **pass_columns, ended_at=now()),
         "timings": timing.columns(passes.rows),
         "pid": os.getpid(),
         "profiles": [os.path.relpath(path, folder) for path in passes.profiled.files],
@@ -249,8 +246,13 @@ def run_passes(
             report("timing again")
             again = timed(1, rest, first.iterations)
             rows = timing.joined(rows, timing.after_profile(again))
-        found = settings.recorded(trainer.settings())
-    cost = {**energy.facts(), **counts.facts(), "counters": counters.facts(), "settings": found}
+        settings_found = settings.recorded(trainer.settings())
+    cost = {
+        **energy.facts(),
+        **counts.facts(),
+        "counters": counters.facts(),
+        "settings": settings_found,
+    }
     return TwoPasses(rows, cost, profiled)
 
 
@@ -290,17 +292,19 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
 
 def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
     """Return environment variables for requested settings that a framework reads only at import."""
-    asked = {}
+    variables = {}
     if framework == "tensorflow" and not request.onednn:
-        asked["TF_ENABLE_ONEDNN_OPTS"] = "0"
+        variables["TF_ENABLE_ONEDNN_OPTS"] = "0"
     on_gpu = request.device != "cpu"
     # otherwise cuBLAS matmuls raise an error
     if framework == "torch" and request.deterministic and on_gpu:
-        asked["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     if on_gpu and not request.cuda_graph and _makes_command_buffers(request, framework):
         given = os.environ.get("XLA_FLAGS", "")
-        asked["XLA_FLAGS"] = given if COMMAND_BUFFERS in given else given + " " + COMMAND_BUFFERS
-    return asked
+        variables["XLA_FLAGS"] = (
+            given if COMMAND_BUFFERS in given else given + " " + COMMAND_BUFFERS
+        )
+    return variables
 
 
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
@@ -345,26 +349,17 @@ def explained(error: Exception, era: str = "") -> List[str]:
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
-    words = _all_lines(error) if _is_of_import(error) else _first_line(error)
+    words = _first_line(error)
+    if _is_import_error(error):  # the last lines often say what to do
+        words = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     return ["{}: {}".format(type(error).__name__, words), ""]
-
-
-def _is_known(error: Exception) -> bool:
-    """Return whether ``explained`` has its own text for the error."""
-    missing = isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY
-    return missing or _out_of_memory(error)
 
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")
 
 
-def _all_lines(error: Exception) -> str:
-    """Return all lines of an error as one line, because the last lines often say what to do."""
-    return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-
-
-def _is_of_import(error: Exception) -> bool:
+def _is_import_error(error: Exception) -> bool:
     """Return whether the error was raised while a module was imported."""
     trace = error.__traceback__
     while trace is not None:
@@ -378,8 +373,8 @@ def _out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError):  # raised by NumPy and libraries based on it
         return True
     loaded = [sys.modules.get(LOOPS + framework) for framework in implementations.FRAMEWORKS]
-    asked = [getattr(loop, "out_of_memory", None) for loop in loaded]
-    return any(says_so(error) for says_so in asked if says_so is not None)
+    tests = [getattr(loop, "out_of_memory", None) for loop in loaded]
+    return any(says_so(error) for says_so in tests if says_so is not None)
 
 
 def process(arguments: List[str]) -> int:

@@ -8,7 +8,7 @@ values are their own numbers (1, 2, 3, …), and looks where each number appears
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 
@@ -80,17 +80,16 @@ def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, f
     right = reference.outcome(workload, weights, batch)
     network = file.build(workload)
     file.load(network, weights)
-    loss, outputs, gradients = file.first_step(network, workload, _laid(batch, file), device)
+    inputs: Any = batch.inputs
+    if not file.TIME_MAJOR:
+        inputs = inputs.swapaxes(0, 1)
+    laid = Batch(np.ascontiguousarray(inputs), batch.targets, batch.lengths)
+    loss, outputs, gradients = file.first_step(network, workload, laid, device)
     shared = _summed(gradients, element_numbers, workload)
     errors = {"loss": _error(loss, right.loss), "output": _error(outputs, right.outputs)}
     for name, gradient in right.gradients.items():
         errors["gradient of " + name] = _error(shared[name], gradient)
     return errors
-
-
-def _laid(batch: Any, file: UsersFile) -> Batch:
-    inputs = batch.inputs if file.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
-    return Batch(np.ascontiguousarray(inputs), batch.targets, batch.lengths)
 
 
 def _error(value: Any, right: Any) -> float:
@@ -147,10 +146,7 @@ def _summed(gradients: Arrays, element_numbers: List[Any], workload: Workload) -
     for own, elements in zip(gradients.values(), element_numbers):
         gradient = np.asarray(own, np.float64) * np.sign(elements)
         np.add.at(flat, np.abs(elements).ravel(), gradient.ravel())
-    return _split(flat[1:], workloads.parameter_shapes(workload))
-
-
-def _split(flat: Any, shapes: Mapping[str, Tuple[int, ...]]) -> Arrays:
+    shapes = workloads.parameter_shapes(workload)
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
-    parts = np.split(flat, ends[:-1])
+    parts = np.split(flat[1:], ends[:-1])
     return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts)}

@@ -106,17 +106,21 @@ def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
 
 def _processor() -> Tuple[str, int, int]:
     """Return (vendor, family, model) of the first CPU; unknown values are empty or 0."""
-    told: Dict[str, str] = {}
+    fields: Dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             for line in lines:
                 key, _, value = line.partition(":")
-                told.setdefault(key.strip(), value.strip())
+                fields.setdefault(key.strip(), value.strip())
                 if not line.strip():
                     break
     except OSError:
         pass
-    return told.get("vendor_id", ""), int(told.get("cpu family", 0)), int(told.get("model", 0))
+    return (
+        fields.get("vendor_id", ""),
+        int(fields.get("cpu family", 0)),
+        int(fields.get("model", 0)),
+    )
 
 
 def _opened(event: CpuEvent) -> int:

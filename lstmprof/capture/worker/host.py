@@ -45,8 +45,8 @@ def end_with(lifeline: str) -> None:
     """End this process when the FIFO ``lifeline`` is closed by its owner."""
 
     def hold() -> None:
-        with open(lifeline, "rb") as held:
-            held.read()
+        with open(lifeline, "rb") as fifo:
+            fifo.read()
         os._exit(1)
 
     threading.Thread(target=hold, name="lifeline", daemon=True).start()

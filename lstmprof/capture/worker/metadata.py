@@ -27,10 +27,10 @@ class TwoPasses:
 
 def request_facts(request: CaptureRequest) -> Dict[str, Any]:
     """Return the facts about the request for run.json."""
-    asked = json.loads(request.to_json())
+    fields = json.loads(request.to_json())
     names = ["implementation", "workload", "precision", "mode", "seed"]
     names += ["cuda_graph", "xla", "label"]
-    facts = {name: asked[name] for name in names}
+    facts = {name: fields[name] for name in names}
     facts["warmup"] = request.warmup_iterations
     facts["turn_with"] = list(request.turn_with) or None
     if request.file is not None:
@@ -102,7 +102,7 @@ def packages() -> Optional[Dict[str, Any]]:
         from importlib import metadata
     except ImportError:
         return None
-    found: Dict[str, Any] = {}
+    versions: Dict[str, Any] = {}
     for distribution in metadata.distributions():
         try:
             facts = distribution.metadata  # parsed again at each access
@@ -110,8 +110,8 @@ def packages() -> Optional[Dict[str, Any]]:
         except Exception:  # leftovers of a package that was not removed completely
             continue
         if name:
-            found.setdefault(str(name), None if version is None else str(version))
-    return {name: found[name] for name in sorted(found, key=str.lower)}
+            versions.setdefault(str(name), None if version is None else str(version))
+    return {name: versions[name] for name in sorted(versions, key=str.lower)}
 
 
 def now() -> str:

@@ -200,9 +200,9 @@ def _back(
 ) -> Array:
     """Add the gradients of all layers to ``gradients``; return the gradient of the inputs."""
     for layer in reversed(range(workload.layers)):
-        found: Dict[str, Array] = {}
-        d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, found)
-        for name, gradient in found.items():
+        gradients_by_name: Dict[str, Array] = {}
+        d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, gradients_by_name)
+        for name, gradient in gradients_by_name.items():
             gradients[name] = gradients.get(name, 0) + gradient
     return d_hidden
 

@@ -173,13 +173,15 @@ def _fault(words: str, status: int) -> str:
     faults = [
         line for line in lines if re.match(r"(?i)error|no permission|.*denied|.*paranoid", line)
     ]
-    said = (faults or lines or ["no message"])[0]
-    return "{} (exit status {})".format(said, status)
+    message = (faults or lines or ["no message"])[0]
+    return "{} (exit status {})".format(message, status)
 
 
 def _version(binary: str) -> Optional[str]:
-    said = subprocess.run([binary, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return said.stdout.decode("utf-8", "replace").strip() or None
+    answer = subprocess.run(
+        [binary, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    return answer.stdout.decode("utf-8", "replace").strip() or None
 
 
 def _collapse(binary: str, data: str, place: str) -> None:

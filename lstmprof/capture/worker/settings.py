@@ -93,10 +93,10 @@ def denormals(doubled: Any) -> str:
     """
     import numpy as np
 
-    kept = np.asarray(doubled).view(np.int32) != 0
-    if kept.all():
+    is_kept = np.asarray(doubled).view(np.int32) != 0
+    if is_kept.all():
         return "kept"
-    return "both" if kept.any() else "flushed"
+    return "both" if is_kept.any() else "flushed"
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:

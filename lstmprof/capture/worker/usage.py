@@ -132,8 +132,8 @@ def _waits_in(folder: str) -> Dict[str, int]:
         names = os.listdir(folder)
     except OSError:
         return {}
-    of_threads = {name: _waited_of(os.path.join(folder, name, "schedstat")) for name in names}
-    return {name: ns for name, ns in of_threads.items() if ns is not None}
+    waits = {name: _waited_of(os.path.join(folder, name, "schedstat")) for name in names}
+    return {name: ns for name, ns in waits.items() if ns is not None}
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
@@ -141,13 +141,13 @@ def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits])
     if before is None or after is None:
         return Waiting()
     more = {}
-    for folder, of_threads in after.waited_ns.items():
+    for folder, waits in after.waited_ns.items():
         began = before.waited_ns.get(folder, {})
-        more[folder] = {name: ns - began.get(name, 0) for name, ns in of_threads.items()}
+        more[folder] = {name: ns - began.get(name, 0) for name, ns in waits.items()}
     others = more.pop(_TASKS)
     own = others.pop(str(_this_thread()))
-    of_children = sum(sum(some.values()) for some in more.values())
-    return Waiting(after.cpu_ns - before.cpu_ns, own, sum(others.values()), of_children)
+    children_ns = sum(sum(some.values()) for some in more.values())
+    return Waiting(after.cpu_ns - before.cpu_ns, own, sum(others.values()), children_ns)
 
 
 def _children() -> List[str]:

@@ -151,9 +151,9 @@ def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
     names = diagnosis.kernel_names
     first, *lines = verdict_text(diagnosis, terminal.console().width, terminal.spoken)
     terminal.write_lines(first, bold=len(first[0]))
-    asked = [("If", what_if.sentence) for what_if in diagnosis.what_ifs]
-    asked += [("Note", note) for note in diagnosis.notes if "warnings" in details]
-    for label, text in asked:
+    further = [("If", what_if.sentence) for what_if in diagnosis.what_ifs]
+    further += [("Note", note) for note in diagnosis.notes if "warnings" in details]
+    for label, text in further:
         head = Line(0, label, "").head
         lines.append(terminal.wrapped(head, with_short_names(text, names)))
     for line in lines:
@@ -183,10 +183,10 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
     """Print each kind of warning once; with ``full``, each as a sentence."""
-    found = [(lack.words, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
-    found += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
+    warnings = [(lack.words, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
+    warnings += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
     alone = len(diagnoses) == 1 and diagnoses[0].fast is None
-    warned.show(found, named=not alone, full=full, see="--warnings")
+    warned.show(warnings, named=not alone, full=full, see="--warnings")
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
@@ -215,8 +215,10 @@ def markdown(diagnosis: Diagnosis) -> str:
     if diagnosis.outcome.differs and diagnosis.differences:
         heads, cells = evidence.waterfall_heads(diagnosis), evidence.waterfall_cells(diagnosis)
         lines += ["", *_markdown_table(heads, cells)]
-    found = [line for e in evidence.large_findings(diagnosis) for line in _markdown_finding(e)]
-    lines += ["", *found] if found else []
+    finding_lines = [
+        line for e in evidence.large_findings(diagnosis) for line in _markdown_finding(e)
+    ]
+    lines += ["", *finding_lines] if finding_lines else []
     if diagnosis.dominant is not None:
         finding = diagnosis.dominant.finding
         cells = evidence.evidence_cells(finding, alone=diagnosis.fast is None)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from lstmprof.commands import terminal
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
 from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding
-from lstmprof.diagnose.findings.because import each_step, worth_a_line
+from lstmprof.diagnose.findings.because import worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import roofline_sentence
@@ -148,8 +148,7 @@ def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
     """Return a finding's counts and largest ops, for both runs or, if ``alone``, for one."""
-    each = each_step(finding.slow)
-    cells = [_count_cells(change, each) for change in worth_a_line(finding)]
+    cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
     for c in finding.largest:
         spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)
         cells.append([cropped(c.name), *spent])
@@ -167,8 +166,8 @@ def _spent(ns: int, calls: float) -> str:
     )
 
 
-def _count_cells(change: Change, each: str) -> list[str]:
+def _count_cells(change: Change, per_step: str) -> list[str]:
     about = QUANTITIES[change.quantity]
     counted = not about.unit and "_per_" not in about.name
-    text = f"{about.text}{each}" if counted else about.text
+    text = f"{about.text}{per_step}" if counted else about.text
     return [text, *(quantity(value, about.unit) for value in (change.fast, change.slow))]

@@ -61,21 +61,16 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
     heads = [
-        ">ms in all steps",
-        ">share",
-        ">calls",
-        ">calls per step",
-        ">mean µs",
-        "category",
-        "name",
+        *(">ms in all steps", ">share", ">calls", ">calls per step", ">mean µs"),
+        *("category", "name"),
     ]
     unknown = {heads[i] for i in range(len(heads)) if all(row[i] == UNKNOWN for row in rows)}
     unknown |= set() if ">calls per step" in unknown else {">calls"}
-    kept = [i for i, head in enumerate(heads) if head not in unknown]
+    shown = [i for i, head in enumerate(heads) if head not in unknown]
     terminal.write_table(
         f"{breakdown.run.name}: {what}" + (f" (--top shows {hidden} more)" if hidden > 0 else ""),
-        [heads[i] for i in kept],
-        [[row[i] for i in kept] for row in rows],
+        [heads[i] for i in shown],
+        [[row[i] for i in shown] for row in rows],
         crop="name",
         spare=(">mean µs", ">calls per step"),
     )

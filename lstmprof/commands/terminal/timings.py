@@ -26,22 +26,16 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
             for i, label in zip(order, names, strict=True)
         ]
         heads = [
-            "run",
-            ">step ms",
-            ">95 % interval",
-            *_STATISTICS,
-            ">samples/s",
-            ">first step ms",
-            ">profiler overhead",
-            ">vs. fastest",
+            *("run", ">step ms", ">95 % interval", *_STATISTICS, ">samples/s", ">first step ms"),
+            *(">profiler overhead", ">vs. fastest"),
         ]
         left_out = () if statistics else _STATISTICS
         left_out = left_out if len(order) > 1 else (*left_out, ">vs. fastest")
-        kept = [i for i, head in enumerate(heads) if head not in left_out]
+        shown = [i for i, head in enumerate(heads) if head not in left_out]
         terminal.write_table(
-            _conditions(breakdowns[order[0]]),
-            [heads[i] for i in kept],
-            [[row[i] for i in kept] for row in rows],
+            f"Time per step: {conditions(breakdowns[order[0]].run.info)}",
+            [heads[i] for i in shown],
+            [[row[i] for i in shown] for row in rows],
             crop="run",
             spare=(">first step ms", ">profiler overhead", ">samples/s", *_STATISTICS[::-1]),
             bars=terminal.Bars(
@@ -55,7 +49,7 @@ def _show_versions(breakdowns: list[Breakdown]) -> None:
     """Print step times by framework version, for implementations captured with several versions."""
     for group in by_version(breakdowns):
         terminal.write_table(
-            f"By version: {_conditions(group[0].breakdown)}",
+            f"Time per step by version: {conditions(group[0].breakdown.run.info)}",
             ["implementation", "version", ">step ms", ">95 % interval", ">as long as the oldest"],
             [_version_cells(row) for row in group],
         )
@@ -80,11 +74,6 @@ def conditions(info: RunInfo) -> str:
     if list(words) == ["device"]:
         return f"device: {words['device']}"
     return ": ".join(text for text in (network, ", ".join(words.values())) if text)
-
-
-def _conditions(breakdown: Breakdown) -> str:
-    info = breakdown.run.info
-    return f"Time per step: {conditions(info)}"
 
 
 def step_ns(breakdown: Breakdown) -> float:

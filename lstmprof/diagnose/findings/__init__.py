@@ -25,15 +25,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import reasons
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
-from lstmprof.diagnose.step_profile import (
-    Contributor,
-    Part,
-    Spent,
-    StepProfile,
-    by_name,
-    labels,
-    total_ns,
-)
+from lstmprof.diagnose.step_profile import Contributor, Part, StepProfile, by_name, labels, total_ns
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds
 
@@ -107,15 +99,15 @@ _Kinds = Mapping[str, list[Contributor]]
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
     """Return two mappings, for the fast (or no) and the slow run: kind of time → contributors."""
     comparison = causes.comparison_of(slow)
-    of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
-    return of_fast, causes.by_kind(slow, comparison)
+    fast_kinds = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
+    return fast_kinds, causes.by_kind(slow, comparison)
 
 
-def _times(of_fast: _Kinds, of_slow: _Kinds) -> list[Difference]:
+def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
     return [
-        Difference(kind, total_ns(of_fast[kind]), total_ns(of_slow[kind]))
+        Difference(kind, total_ns(fast_kinds[kind]), total_ns(slow_kinds[kind]))
         for kind in causes.KINDS
-        if of_fast[kind] or of_slow[kind]
+        if fast_kinds[kind] or slow_kinds[kind]
     ]
 
 
@@ -137,15 +129,15 @@ def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
     """Sort by known cause, then by the saving (``saves``, in ns) of the group, then of the kind."""
-    of_group: Counter[str] = Counter()
-    of_wait: Counter[str] = Counter()
+    group_ns: Counter[str] = Counter()
+    wait_ns: Counter[str] = Counter()
     for row in rows:
-        of_group[group_of(row.kind, slow)] += saves[row.kind]
-        of_wait[wait_of(row.kind)] += saves[row.kind]
+        group_ns[group_of(row.kind, slow)] += saves[row.kind]
+        wait_ns[wait_of(row.kind)] += saves[row.kind]
 
     def order(row: Difference) -> tuple[bool, int, str, int, str, int, str]:
         group, wait = group_of(row.kind, slow), wait_of(row.kind)
-        sizes = -of_group[group], group, -of_wait[wait], wait
+        sizes = -group_ns[group], group, -wait_ns[wait], wait
         return (row.kind not in CAUSES, *sizes, -saves[row.kind], row.kind)
 
     return sorted(rows, key=order)
@@ -282,8 +274,8 @@ def findings(
     """
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)
-    of_fast, of_slow = _kinds(fast, slow)
-    rows = _times(of_fast, of_slow)
+    fast_kinds, slow_kinds = _kinds(fast, slow)
+    rows = _times(fast_kinds, slow_kinds)
     by = TAKEN if fast is None else DIFFERENCE
     saved = {row.kind: Saving(row.delta_ns, by) for row in rows} | dict(savings or {})
     whole = sum(row.delta_ns for row in rows)
@@ -301,12 +293,16 @@ def findings(
             row.slow_ns,
             share=row.delta_ns / whole if whole else None,
             saving=saved[row.kind],
-            changes=_changes(row.kind, fast, slow),
-            largest=_largest(of_fast[row.kind], of_slow[row.kind]),
-            parts=_parts(of_fast[row.kind], of_slow[row.kind]),
+            changes=tuple(
+                Change(name, QUANTITIES[name].amount(fast) if fast else None, amount)
+                for name in EVIDENCE[row.kind]
+                if (amount := QUANTITIES[name].amount(slow)) is not None
+            ),
+            largest=_largest(fast_kinds[row.kind], slow_kinds[row.kind]),
+            parts=_parts(fast_kinds[row.kind], slow_kinds[row.kind]),
             slow=slow,
             fast=fast,
-            contributors=tuple(of_slow[row.kind]),
+            contributors=tuple(slow_kinds[row.kind]),
         )
         for rank, row in enumerate(ranked, start=1)
     ]
@@ -324,10 +320,10 @@ def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Diffe
 
 def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> bool:
     """Return whether a group of causes saves at least ``NAMED_SHARE`` of the step ``whole_ns``."""
-    of_group: Counter[str] = Counter()
+    group_ns: Counter[str] = Counter()
     for kind, ns in saves.items():
-        of_group[group_of(kind, slow)] += ns if kind in CAUSES else 0
-    return max(of_group.values(), default=0) >= NAMED_SHARE * whole_ns
+        group_ns[group_of(kind, slow)] += ns if kind in CAUSES else 0
+    return max(group_ns.values(), default=0) >= NAMED_SHARE * whole_ns
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes, ...]:
@@ -340,25 +336,14 @@ def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes,
     return tuple(sorted(rows, key=lambda r: (-abs(r.slow_ns - r.fast_ns), r.state, r.part)))
 
 
-def _changes(kind: str, fast: StepProfile | None, slow: StepProfile) -> tuple[Change, ...]:
-    changes = (
-        Change(name, QUANTITIES[name].amount(fast) if fast else None, QUANTITIES[name].amount(slow))
-        for name in EVIDENCE[kind]
-    )
-    return tuple(change for change in changes if change.slow is not None)
-
-
 def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
     """Return the ops and kernels with the largest differences."""
-    of_fast, of_slow = by_name(fast), by_name(slow)
-    culprits = [
-        Culprit(name, *_both(of_fast, of_slow, name))
-        for name in dict.fromkeys([*of_slow, *of_fast])
-    ]
+    fast_spent, slow_spent = by_name(fast), by_name(slow)
+    culprits = []
+    for name in dict.fromkeys([*slow_spent, *fast_spent]):
+        (fast_ns, there), (slow_ns, here) = (
+            s.get(name, (0, 0.0)) for s in (fast_spent, slow_spent)
+        )
+        culprits.append(Culprit(name, fast_ns, slow_ns, there, here))
     by_delta = sorted(culprits, key=lambda c: (-abs(c.delta_ns), c.name))
     return tuple(c for c in by_delta[:LARGEST] if c.delta_ns)
-
-
-def _both(fast: Spent, slow: Spent, name: str) -> tuple[int, int, float, float]:
-    (fast_ns, fast_count), (slow_ns, slow_count) = (s.get(name, (0, 0.0)) for s in (fast, slow))
-    return fast_ns, slow_ns, fast_count, slow_count

@@ -159,12 +159,7 @@ def _launching(finding: Finding) -> str:
     whole = total_ns(finding.contributors)
     copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
     each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
-    return listed([text for text, ns in each if ns >= _NAMED * whole])
-
-
-def each_step(profile: StepProfile) -> str:
-    """Return `` per step``; empty if the profile has no step markers."""
-    return " per step" if profile.marked else ""
+    return listed(text for text, ns in each if ns >= _NAMED * whole)
 
 
 def pace(profile: StepProfile) -> str:
@@ -188,7 +183,7 @@ def pace(profile: StepProfile) -> str:
         else f"an idle gap of the device takes {quantity(gap.mean_ns, 'ns')}"
     )
     return (
-        f"{number}{each_step(profile)}{into_graph}{rates}; a kernel takes {lasting(kernel)}, and "
+        f"{number}{profile.per_step}{into_graph}{rates}; a kernel takes {lasting(kernel)}, and "
         f"{idle}"
     )
 
@@ -223,16 +218,16 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
     if not items or sum(i.ns for i in items) < EVIDENCE_SHARE * finding.slow_ns:
         return ""
     first, *others = items
-    if first.noun == "dispatched" and _is_of_one(finding, first):
+    if first.noun == "dispatched" and _is_mostly_one_op(finding, first):
         return ""
     texts = [
-        f"{first.text}{each_step(finding.slow)}{_within(_each_time_step(first), _length(first))}",
+        f"{first.text}{finding.slow.per_step}{_within(_each_time_step(first), _length(first))}",
         *(f"{item.text}{_within(_length(item))}" for item in others),
     ]
     return listed(texts)
 
 
-def _is_of_one(finding: Finding, ops: _Items) -> bool:
+def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
     """Return whether a few calls of one op take most of the time of all ``ops``."""
     largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
     if largest is None or not 0 < largest.slow_count < ops.number / 2:
@@ -246,15 +241,15 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
-    first, each = slow[0], each_step(finding.slow)
+    first = slow[0]
     there = next((i.number for i in fast if i.noun == first.noun), None)
-    there = _number_in(first.noun, finding.fast) if there is None else there
+    if there is None and finding.fast is not None:
+        there = QUANTITIES[_quantity(first.noun, finding.fast)].amount(finding.fast)
     if len(slow) == 1 and there is not None and first.number >= _LEAST_FACTOR * there:
         none_other = all(i.noun == first.noun for i in fast)
         if none_other and _without(first, there) >= _BY_COUNT * finding.delta_ns:
-            here = f"{first.text}{each}{_within(_uneven(first))}"
-            baseline = count(there) if there else "none"
-            return _with_baseline(here, baseline)
+            here = f"{first.text}{finding.slow.per_step}{_within(_uneven(first))}"
+            return _with_baseline(here, count(there) if there else "none")
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])
@@ -269,10 +264,6 @@ def _without(items: _Items, number: float) -> float:
     if not number or spread is None or not spread.uneven:
         return saved_ns
     return min(saved_ns, (items.number - number) * spread.median_ns)
-
-
-def _number_in(noun: str, profile: StepProfile | None) -> float | None:
-    return None if profile is None else QUANTITIES[_quantity(noun, profile)].amount(profile)
 
 
 def _same_number(slow: _Items, fast: _Items) -> str:
@@ -338,7 +329,10 @@ def _each_time_step(items: _Items) -> str:
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
     """Return the items in ``profile``, most time first, scaled down to ``spent_ns`` if longer."""
-    contributors = _contributors(finding, profile)
+    contributors: Sequence[Contributor] = finding.contributors
+    if profile is not finding.slow:
+        comparison = causes.comparison_of(finding.slow)
+        contributors = causes.by_kind(profile, comparison)[finding.kind]
     whole = total_ns(contributors)
     share = min(1.0, spent_ns / whole) if whole else 0.0
     return [
@@ -359,12 +353,6 @@ def _taken(
             ns, names = taken.get(noun, (0, set()))
             taken[noun] = (ns + contributor.ns, {*names, str(contributor.name)})
     return dict(sorted(taken.items(), key=lambda item: -item[1][0]))
-
-
-def _contributors(finding: Finding, profile: StepProfile) -> Sequence[Contributor]:
-    if profile is finding.slow:
-        return finding.contributors
-    return causes.by_kind(profile, causes.comparison_of(finding.slow))[finding.kind]
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
@@ -390,11 +378,11 @@ def _quantity(noun: str, profile: StepProfile) -> str:
 
 def _library(names: set[str]) -> str:
     """Return the library (``cuDNN``) in all of these op names; empty if none, or several."""
-    found = {
+    libraries = {
         next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
         for name in names
     }
-    return found.pop() if len(found) == 1 else ""
+    return libraries.pop() if len(libraries) == 1 else ""
 
 
 def _by_largest(finding: Finding) -> str:
@@ -403,23 +391,15 @@ def _by_largest(finding: Finding) -> str:
     if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""
     if first.name in causes.comparison_of(finding.slow).markers:
-        return _outside_of_ranges(finding, first.slow_ns)
+        nearly_all = first.slow_ns >= _ALL_SHARE * finding.slow_ns
+        outside = f"{milliseconds(first.slow_ns)} ms are outside the step's ranges"
+        return "" if finding.fast is not None or nearly_all else outside
     text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms"
     if finding.kind == causes.RANGE:
         text = f"{milliseconds(first.slow_ns)} ms are inside the range '{cropped(first.name)}'"
     if finding.kind == causes.QUEUE:
-        text = f"{milliseconds(first.slow_ns)} ms pass before {cropped(first.name)} starts"
+        text = f"{milliseconds(first.slow_ns)} ms of it before {cropped(first.name)}"
     if finding.fast is None:
         return text
     there = f"{milliseconds(first.fast_ns)} ms" if first.fast_ns else "none"
     return f"{text} (baseline: {there})"
-
-
-def _outside_of_ranges(finding: Finding, ns: int) -> str:
-    """Return a clause on the time ``ns`` outside of the step's ranges.
-
-    Empty for a comparison, and if nearly all time of the finding is outside.
-    """
-    if finding.fast is not None or ns >= _ALL_SHARE * finding.slow_ns:
-        return ""
-    return f"{milliseconds(ns)} ms are outside the step's ranges"

@@ -148,7 +148,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
 
 #: Noun of ``tally`` → the name of its count, and the noun for users: plural, singular.
 _NOUNS = {
-    "op": ("computing_ops", "ops that compute", "op that computes"),
+    "op": ("computing_ops", "ops that compute (not views or wrappers)", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
     "launch": ("launches", "kernel launches", "kernel launch"),
     "product": ("products", "matmuls", "matmul"),
@@ -233,10 +233,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
         *("layer_ops", *_with_lengths("layer_kernels", "layer")),
         *_with_lengths("cell_ops", "cell"),
     ),
-    "elementwise": (
-        *_with_lengths("pointwise", "pointwise"),
-        *_with_lengths("kernels", "kernel"),
-    ),
+    "elementwise": (*_with_lengths("pointwise", "pointwise"), *_with_lengths("kernels", "kernel")),
     "embedding": _with_lengths("embeddings", "embedding"),
     "input": ("copied_bytes",),
 }

@@ -101,12 +101,12 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
         if not _explains_enough((second - first) * _ASSIST_NS, fast, slow):
             return None
         counted = f"{count(second)} microcode assists per step (baseline: {count(first)})"
-    kept = (
+    only_slow_keeps = (
         settings.denormals(fast.info) == "flushed"
         and settings.denormals(slow.info) in ("kept", "both")
         and slow.device is None
     )
-    if not kept:
+    if not only_slow_keeps:
         return Reason("denormals", f"{counted}, typical of denormals") if counted else None
     flushed = "the baseline flushed denormals to zero, this run did not"
     text = f"{flushed}: {counted}" if counted else flushed
@@ -357,10 +357,10 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
     """Return the names of calls that both runs make, each ``LONGER`` times as long in ``slow``."""
     if not _alike(fast, slow):
         return frozenset()
-    of_fast, of_slow = calls(fast), calls(slow)
+    fast_calls, slow_calls = calls(fast), calls(slow)
     ranges = {row["name"] for profile in (fast, slow) for row in profile.rows("ranges")}
-    names = (of_fast.keys() & of_slow.keys()) - ranges  # time between ops is no call
-    return frozenset(name for name in names if _is_longer(of_fast[name], of_slow[name]))
+    names = (fast_calls.keys() & slow_calls.keys()) - ranges  # time between ops is no call
+    return frozenset(name for name in names if _is_longer(fast_calls[name], slow_calls[name]))
 
 
 def _alike(fast: StepProfile, slow: StepProfile) -> bool:
@@ -399,12 +399,16 @@ def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
 
 def because(fast: StepProfile, slow: StepProfile) -> str:
     """Return a clause: the slower call that adds most, its time in both runs, and the reason."""
-    of_fast, of_slow = (by_name(c for c in run.contributors if c.slower) for run in (fast, slow))
-    common = of_fast.keys() & of_slow.keys()
-    added = {name: of_slow[name][0] - of_fast[name][0] for name in common if of_slow[name][1]}
+    fast_calls, slow_calls = (
+        by_name(c for c in run.contributors if c.slower) for run in (fast, slow)
+    )
+    common = fast_calls.keys() & slow_calls.keys()
+    added = {
+        name: slow_calls[name][0] - fast_calls[name][0] for name in common if slow_calls[name][1]
+    }
     if not added:
         return ""
     most = max(sorted(added), key=added.__getitem__)
-    each = [quantity(ns / number, "ns") for ns, number in (of_slow[most], of_fast[most])]
+    each = [quantity(ns / number, "ns") for ns, number in (slow_calls[most], fast_calls[most])]
     takes = f"{cropped(most)} takes {each[0]} per call (baseline: {each[1]})"
     return f"{takes}; {reason(fast, slow).text}"

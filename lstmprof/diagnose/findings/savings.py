@@ -17,11 +17,7 @@ from lstmprof.breakdown.lacks import NO_HOST, NO_LAUNCHES
 from lstmprof.breakdown.replay import CHANGES, what_if
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.step_profile import (
-    Contributor,
-    StepProfile,
-    total_ns,
-)
+from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 
 #: How a saving was computed. ``DIFFERENCE``: from two runs; ``TAKEN``: all the time of the kind;
 #: ``ROOFLINE``: the time above the least time of the work; ``REPLAY``: by a replay of the step.
@@ -53,28 +49,23 @@ def savings(
     Raises:
         RunError: a file of the run is missing or damaged.
     """
-    kinds = causes.by_kind(profile, causes.comparison_of(profile))
+    kinds = causes.by_kind(profile)
     by_time = {kind: saving_of(some, limit) for kind, some in kinds.items()}
-    known = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}
-    return known | dict(_replayed(breakdown, profile, kinds))
+    partial = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}
+    return partial | dict(_replayed(breakdown, profile, kinds))
 
 
 def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
     """Return the saving if ``contributors`` took no time, or only their known least time."""
     rows = list(contributors)
-    shares = _reached(limit)
-    least = round(sum(c.ns * shares.get(c.part, 0.0) for c in rows if c.state == "busy"))
-    return Saving(total_ns(rows) - least, ROOFLINE if least else TAKEN)
-
-
-def _reached(limit: Roofline | None) -> dict[str, float]:
-    """Return for each category the least time of its work divided by its busy time, at most 1."""
-    return {
+    shares = {
         category: min(reach.share, 1.0)
         for reach in (limit.reaches if limit else ())
         if reach.share is not None
         for category in reach.categories
     }
+    least = round(sum(c.ns * shares.get(c.part, 0.0) for c in rows if c.state == "busy"))
+    return Saving(total_ns(rows) - least, ROOFLINE if least else TAKEN)
 
 
 def _replayed(
@@ -86,16 +77,16 @@ def _replayed(
     which work waits for which, or if the replay misses the measured step by ``REPLAY_ERROR``.
     """
     least = _LEAST_SHARE * profile.length_ns
-    asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
+    replayed_kinds = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
     unlinked = any(lack.kind in (NO_HOST, NO_LAUNCHES) for lack in profile.lacks)
-    if profile.device is None or not asked or unlinked:
+    if profile.device is None or not replayed_kinds or unlinked:
         return
     events = len(breakdown.run.packed(("dur_ns",)))
     if events > _MOST_EVENTS * len(breakdown.windows):
         return
-    changes = [CHANGES[_REPLAYED[kind]] for kind in asked]
+    changes = [CHANGES[_REPLAYED[kind]] for kind in replayed_kinds]
     for kind, prediction in zip(
-        asked, what_if(breakdown, profile.rank_device, changes), strict=True
+        replayed_kinds, what_if(breakdown, profile.rank_device, changes), strict=True
     ):
         off = abs(prediction.replayed_ns - prediction.observed_ns)
         if prediction.replayed_ns and off <= REPLAY_ERROR * prediction.observed_ns:

@@ -105,7 +105,7 @@ class Gate:
         """Return lines that name the runs without a pair: base runs first, then new runs."""
         sides = (("base", self.only_base), ("new", self.only_new))
         return tuple(
-            f"only in {side}: {listed([p.name for p in profiles])}"
+            f"only in {side}: {listed(p.name for p in profiles)}"
             for side, profiles in sides
             if profiles
         )
@@ -198,21 +198,14 @@ def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
     if limit.word == "step":
         span = span_of(new)
         return Ratio(span.low_ns, span.ns, span.high_ns)
-    both = ratio if limit.word == "slower" else _inverse(ratio)
-    return Ratio(both.low - 1, both.value - 1, None if both.high is None else both.high - 1)
-
-
-def _inverse(ratio: Ratio) -> Ratio:
-    low = 0.0 if ratio.high is None else 1 / ratio.high
-    return Ratio(low, 1 / ratio.value, 1 / ratio.low if ratio.low > 0 else None)
+    if limit.word == "faster":
+        low = 0.0 if ratio.high is None else 1 / ratio.high
+        ratio = Ratio(low, 1 / ratio.value, 1 / ratio.low if ratio.low > 0 else None)
+    return Ratio(ratio.low - 1, ratio.value - 1, None if ratio.high is None else ratio.high - 1)
 
 
 def _sentence(
-    base: StepProfile,
-    new: StepProfile,
-    ratio: Ratio | None,
-    judged: Sequence[Judged],
-    state: State,
+    base: StepProfile, new: StepProfile, ratio: Ratio | None, judged: Sequence[Judged], state: State
 ) -> str:
     title = _title(base, new)
     if ratio is None:
@@ -221,7 +214,7 @@ def _sentence(
     what = "per step" if base.span and new.span else "per profiled step"
     times = f"{milliseconds(new_ns, 2)} ms {what}, baseline {milliseconds(base_ns, 2)} ms"
     interval = f"95 % interval {_range(ratio)}, {_rounds(base, new)}"
-    limits = listed([f"'{j.limit.text}'" for j in judged if j.state == state])
+    limits = listed(f"'{j.limit.text}'" for j in judged if j.state == state)
     ends = {
         "pass": f"limit not exceeded: {limits}",
         "fail": f"limit exceeded: {limits}",
@@ -263,19 +256,10 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
         return ""
     if OWN_CODE in (base.info.source, new.info.source):
         return "run both again with more --steps"
-    return _more_rounds(base, new, first)
-
-
-def _more_rounds(base: StepProfile, new: StepProfile, judged: Judged) -> str:
-    """Return the advice to capture more rounds, with the number of rounds that would decide.
-
-    The number assumes that step times vary between rounds as much as in these runs.
-    """
-    assert judged.value is not None
     rounds = max(min(base.rounds, new.rounds), 1)
-    shift = 0.0 if judged.limit.unit == "ns" else 1.0
-    value, most = judged.value.value + shift, judged.limit.most + shift
-    end = judged.value.low if value > most else judged.value.high
+    shift = 0.0 if first.limit.unit == "ns" else 1.0
+    value, most = first.value.value + shift, first.limit.most + shift
+    end = first.value.low if value > most else first.value.high
     noise = math.inf if end is None or end + shift <= 0 else abs(math.log(value / (end + shift)))
     distance = abs(math.log(value / most)) if most > 0 else math.inf
     needed = rounds * (noise / distance) ** 2 if distance else math.inf
@@ -307,27 +291,25 @@ def _to_dict(verdict: Verdict) -> dict[str, Any]:
         "new": new.name,
         "base_ns": base_ns,
         "new_ns": new_ns,
-        "ratio": None if ratio is None else ratio.value,
-        "ratio_low": None if ratio is None else ratio.low,
-        "ratio_high": None if ratio is None else ratio.high,
+        "ratio": ratio and ratio.value,
+        "ratio_low": ratio and ratio.low,
+        "ratio_high": ratio and ratio.high,
         "steps": "clean" if new.span is not None else "profiled",
         "base_rounds": base.rounds,
         "new_rounds": new.rounds,
-        "limits": [_limit(judged) for judged in verdict.judged],
+        "limits": [
+            {
+                "limit": judged.limit.text,
+                "unit": judged.limit.unit,
+                "most": judged.limit.most,
+                "value": judged.value and judged.value.value,
+                "low": judged.value and judged.value.low,
+                "high": judged.value and judged.value.high,
+                "state": judged.state,
+            }
+            for judged in verdict.judged
+        ],
         "warnings": [f"{p.name}: {text}" for p in (base, new) for text in p.warnings],
-    }
-
-
-def _limit(judged: Judged) -> dict[str, Any]:
-    value = judged.value
-    return {
-        "limit": judged.limit.text,
-        "unit": judged.limit.unit,
-        "most": judged.limit.most,
-        "value": None if value is None else value.value,
-        "low": None if value is None else value.low,
-        "high": None if value is None else value.high,
-        "state": judged.state,
     }
 
 
@@ -350,9 +332,9 @@ def paired(
     left = [list(base), list(new)]
     for key in _keys(across):
         counts = [Counter(map(key, side)) for side in left]
-        of_new = {key(profile): profile for profile in left[1]}
+        new_runs = {key(profile): profile for profile in left[1]}
         once = {k for k, uses in counts[0].items() if uses == 1 == counts[1][k]}
-        pairs += [(p, of_new[key(p)]) for p in left[0] if key(p) in once]
+        pairs += [(p, new_runs[key(p)]) for p in left[0] if key(p) in once]
         left = [[p for p in side if key(p) not in once] for side in left]
     places = {id(profile): place for place, profile in enumerate(base)}
     return sorted(pairs, key=lambda pair: places[id(pair[0])]), left[0], left[1]

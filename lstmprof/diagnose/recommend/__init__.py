@@ -24,8 +24,7 @@ from lstmprof.diagnose.recommend.code import code_of
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.errors import RunError
 from lstmprof.implementations import Implementation
-from lstmprof.numbers import listed, milliseconds
-from lstmprof.runs.metadata import RunInfo
+from lstmprof.numbers import cut_text, listed, milliseconds
 from lstmprof.workloads import Workload
 
 if TYPE_CHECKING:
@@ -81,11 +80,12 @@ class Ranked:
         Unknown values are None.
         """
         span, info = span_of(self.profile), self.profile.info
+        device = (info.device or "cpu").partition(":")[0]
         return {
             "rank": self.rank,
             "implementation": self.implementation,
             "framework": info.framework,
-            "form": None if self.row is None else self.row.form_on(_kind(info)),
+            "form": None if self.row is None else self.row.form_on(device),
             "step_ns": self.profile.step_ns,
             "step_low_ns": span.low_ns,
             "step_high_ns": span.high_ns,
@@ -108,7 +108,7 @@ class Recommendation:
     workload: Workload
     ranking: tuple[Ranked, ...]
     left_out: tuple[LeftOut, ...]
-    framework: str | None = None  # of the run given as ``like``
+    framework: str | None = None
 
     @property
     def winner(self) -> Ranked:
@@ -133,7 +133,7 @@ class Recommendation:
         if len(self.ranking) == 1:
             return f"{text}: no other implementation ran here."
         if self.ties:
-            names = listed([tie.implementation for tie in self.ties])
+            names = listed(tie.implementation for tie in self.ties)
             text += f", tied with {names}"
         unsure = [r.implementation for r in self.ranking[1:] if r.certainty == UNSURE]
         if unsure:
@@ -154,7 +154,12 @@ class Recommendation:
         return f" Fastest in {own}: {best.implementation}, {best.slowdown:.2f}× as long."
 
     def __repr__(self) -> str:
-        return "\n".join([self.sentence, *map(_in_a_line, self.ranking)])
+        lines = [self.sentence]
+        for r in self.ranking:
+            step = f"{milliseconds(r.profile.length_ns):>9} ms  {r.slowdown:.2f}×"
+            line = f"{r.rank:>3}  {r.implementation:<28} {step}  {r.reason}".rstrip()
+            lines.append(cut_text(line, _LINE))
+        return "\n".join(lines)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the ranking as a DataFrame with one row per implementation."""
@@ -179,17 +184,6 @@ class Recommendation:
         }
 
 
-def _in_a_line(ranked: Ranked) -> str:
-    """Return one line: ``  2  torch-lstmcell-basic   56.4 ms  1.19×  elementwise: +7.4 ms …``."""
-    step = f"{milliseconds(ranked.profile.length_ns):>9} ms  {ranked.slowdown:.2f}×"
-    line = f"{ranked.rank:>3}  {ranked.implementation:<28} {step}  {ranked.reason}".rstrip()
-    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
-
-
-def _kind(info: RunInfo) -> str:
-    return (info.device or "cpu").partition(":")[0]
-
-
 def ranked(
     finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
 ) -> tuple[Ranked, ...]:
@@ -211,22 +205,13 @@ def ranked(
     for position, profile in enumerate(others, 2):
         if not no_difference(head, profile):
             head, rank = profile, position
-        rows.append(_ranked(first, profile, rank, profile.name in looked))
+        diagnosis = compare(first, profile)
+        same = UNSURE if diagnosis.outcome.state == "unknown" else TIE
+        certainty = MEASURED if diagnosis.outcome.differs else same
+        slowdown = profile.length_ns / first.length_ns
+        look = profile.name in looked
+        rows.append(Ranked(rank, profile, certainty, slowdown, reason_of(diagnosis), look))
     return tuple(rows)
-
-
-def _ranked(first: StepProfile, profile: StepProfile, rank: int, look: bool) -> Ranked:
-    diagnosis = compare(first, profile)
-    certainty = _certainty(diagnosis)
-    slowdown = profile.length_ns / first.length_ns
-    return Ranked(rank, profile, certainty, slowdown, reason_of(diagnosis), look)
-
-
-def _certainty(diagnosis: Diagnosis) -> str:
-    state, differs = diagnosis.outcome.state, diagnosis.outcome.differs
-    if differs:
-        return MEASURED
-    return UNSURE if state == "unknown" else TIE
 
 
 def reason_of(diagnosis: Diagnosis) -> str:

@@ -169,8 +169,8 @@ def _captured(
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
     """Yield (run name, breakdown) of requested runs, made in turns per group unless they exist."""
-    kept = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
-    todo = [group for group, is_kept in zip(groups, kept, strict=True) if not is_kept]
+    is_done = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
+    todo = [group for group, is_kept in zip(groups, is_done, strict=True) if not is_kept]
     names = {name: request for group in groups for name, request in group.items()}
     runs: dict[str, Run | LstmprofError] = {
         name: open_run(out / name) for name in names if not any(name in g for g in todo)

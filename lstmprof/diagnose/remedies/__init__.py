@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Finding, findings, lengths
+from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.remedies import (
     cells,
     feeding,
@@ -226,7 +226,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
     ``TABLE`` with ``first`` precedes advice from rows with ``several_kinds``. If no advice with
     ``first`` saves that much, half of the time of the ``named`` finding is enough.
     """
-    wide = {row.name for row in TABLE if row.of_several}
+    wide = {row.name for row in TABLE if row.several_kinds}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
     leading = {row.name: row.kinds for row in TABLE if row.first}
     first = [a for a in large if a.name in leading]
@@ -246,15 +246,18 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
     if match is None:
         return None
     saves_ns = None if match.saves_ns is None else min(match.saves_ns, _limit_ns(remedy, finding))
-    fast = finding.fast
-    if fast is not None and _are_twins(finding):
+    fast, slow = finding.fast, finding.slow
+    # two unknown implementations count as the same
+    alike = fast and (fast.implementation, fast.framework) == (slow.implementation, framework)
+    if fast is not None and alike:
         alone = next((f for f in findings(None, fast) if f.kind == finding.kind), None)
         before = None if alone is None else remedy.decide(alone)
         if before is not None and _is_worth(before.saves_ns, fast.length_ns):
             return None
         if saves_ns is not None and before is not None:
             saves_ns -= before.saves_ns or 0
-    if not _is_worth(saves_ns, _whole_ns(finding)):
+    whole_ns = slow.length_ns - (fast.length_ns if fast else 0)
+    if not _is_worth(saves_ns, whole_ns):
         return None
     return Advice(
         name=remedy.name,
@@ -281,31 +284,12 @@ def _source(remedy: Remedy, framework: str | None) -> str:
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
     """Return the most ns per step that a fix can save: the time of all kinds that it affects."""
     profile = finding.slow
-    kinds = {finding.kind, *(remedy.kinds if remedy.of_several else ())}
+    kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):
         kinds |= set(causes.WAITS)
-    of_kind = causes.by_kind(profile, causes.comparison_of(profile))
-    return sum(total_ns(of_kind[kind]) for kind in kinds)
+    contributors = causes.by_kind(profile)
+    return sum(total_ns(contributors[kind]) for kind in kinds)
 
 
 def _is_worth(saves_ns: int | None, whole_ns: int) -> bool:
     return saves_ns is None or saves_ns >= WORTH * whole_ns
-
-
-def _whole_ns(finding: Finding) -> int:
-    """Return the step of a single run, or the difference between two runs' steps, in ns."""
-    if finding.fast is None:
-        return finding.slow.length_ns
-    ends = lengths(finding.fast, finding.slow)
-    return ends[1] - ends[0]
-
-
-def _are_twins(finding: Finding) -> bool:
-    """Return whether two runs are compared that have the same implementation and framework.
-
-    Two unknown implementations count as the same.
-    """
-    fast, slow = finding.fast, finding.slow
-    if fast is None:
-        return False
-    return (fast.implementation, fast.framework) == (slow.implementation, slow.framework)

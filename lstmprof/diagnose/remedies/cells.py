@@ -27,7 +27,6 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
-    each,
     is_mostly_calls,
     kernels_and_gaps,
     often,
@@ -167,12 +166,12 @@ def loop_asks_host(f: Finding) -> Match | None:
 
 def reference_form(f: Finding) -> Match | None:
     """Match a module that loops over time steps although it could compute them all at once."""
-    profile, found = f.slow, f.slow.seen.looped_module
-    if found is None or profile.implementation:
+    profile, module = f.slow, f.slow.seen.looped_module
+    if module is None or profile.implementation:
         return None
     if profile.device is not None and series_of_launches(f) is None:
         return None
-    name, calls = found
+    name, calls = module
     fixes = (fix for pattern, on_cpu, fix in _KERNELS if pattern.search(name)
              and (on_cpu or profile.device is not None))  # fmt: skip
     fix = next(fixes, "")
@@ -193,7 +192,7 @@ def one_time_step_per_call(f: Finding) -> Match | None:
         return None
     row = max(chosen, key=lambda row: row["calls"])
     layer = f"nn.{_LAYERS.get(str(row['cell']).partition('_')[0], 'LSTM')}"
-    seen = f"{count(calls)} {row['op']} calls{each(profile)}"
+    seen = f"{count(calls)} {row['op']} calls{profile.per_step}"
     seen += ", each for one time step" if single else ""
     fix = f"pass the whole sequence to {layer} in one call, {_UNLESS}"
     if not single:
@@ -248,9 +247,9 @@ def _cell(profile: StepProfile) -> str:
         return workload.cell
     cells: Counter[str] = Counter()
     for op in profile.rows("ops"):
-        found = ONE_CELL.search(op["name"]) or _CELL_IN_LOOP.search(op["name"])
-        if found:
-            cells[next(c for c in _LAYERS if c in found[0].lower())] += op["count"]
+        match = ONE_CELL.search(op["name"]) or _CELL_IN_LOOP.search(op["name"])
+        if match:
+            cells[next(c for c in _LAYERS if c in match[0].lower())] += op["count"]
     return max(cells, key=cells.__getitem__, default="lstm")
 
 
@@ -265,8 +264,8 @@ def input_matmuls(f: Finding) -> Match | None:
     products = _per_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
         return None
-    of_calls = f.kind == DISPATCH and 2 * f.slow_ns >= f.slow.length_ns
-    if f.slow.runs_on != "cuda" and not of_calls:
+    mostly_calls = f.kind == DISPATCH and 2 * f.slow_ns >= f.slow.length_ns
+    if f.slow.runs_on != "cuda" and not mostly_calls:
         return None
     need = "needs" if needed == 1 else "need"
     seen = (
@@ -349,7 +348,7 @@ def scanned_layer(f: Finding) -> Match | None:
     if layer is None:
         return None
     products = _products_in_loop(profile)
-    seen = f"the loop runs {count(products)} matmuls{each(profile)}" if products else ""
+    seen = f"the loop runs {count(products)} matmuls{profile.per_step}" if products else ""
     return Match(
         seen, cause=f"JAX runs {layer} as a loop over time steps (lax.scan) instead of cuDNN"
     )

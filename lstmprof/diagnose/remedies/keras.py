@@ -138,7 +138,7 @@ def masks_in_the_loop(profile: StepProfile) -> float:
     return sum(
         times
         for match, times in choices
-        if match and (match[1] in loops or _is_of_a_layer(match[1], profile.seen.paths))
+        if match and (match[1] in loops or _is_recurrent_loop(match[1], profile.seen.paths))
     )
 
 
@@ -154,11 +154,8 @@ def is_masked(profile: StepProfile) -> bool:
     return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
 
 
-def _is_of_a_layer(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether ``loop`` is a path of a recurrent layer's loop.
-
-    Its path names the layer, or Keras 2 inlined the loop without a scope.
-    """
+def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
+    """Return whether the path ``loop`` is that of a recurrent layer, perhaps inlined by Keras 2."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 

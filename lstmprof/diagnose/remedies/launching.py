@@ -22,7 +22,6 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
-    each,
     in_ms,
     is_compiled,
     is_retraced,
@@ -65,13 +64,13 @@ def cuda_graph(f: Finding) -> Match | None:
     saves, ours = series_of_launches(f), f.slow.implementation in implementations.ROWS
     if saves is None and f.slow.device is not None and f.largest:
         first = f.largest[0]
-        of_inductor = first.name and INDUCTOR.search(first.name) and f.kind == causes.PYTHON
-        saves = first.slow_ns if of_inductor else None
+        is_inductor = first.name and INDUCTOR.search(first.name) and f.kind == causes.PYTHON
+        saves = first.slow_ns if is_inductor else None
     launches, reads = counted(f.slow, "launches"), f.slow.seen.read
     few = launches < SERIES * (sum(fact.count for fact in reads) + 1)
     if saves is None or not _can_be_captured(f.slow) or (reads and (ours or few)):
         return None
-    seen = f"{count(launches)} kernel launches{each(f.slow)}"
+    seen = f"{count(launches)} kernel launches{f.slow.per_step}"
     fix = "replay the step as one CUDA graph (capture --cuda-graph)" if ours else ""
     if reads:
         names = listed(sorted(fact.name for fact in reads))
@@ -101,7 +100,7 @@ def compiled_step(f: Finding) -> Match | None:
     if 2 * pointwise < kernels or not kernels:
         return None
     return Match(
-        f"{count(pointwise)} of {count(kernels)} kernels{each(f.slow)} are elementwise",
+        f"{count(pointwise)} of {count(kernels)} kernels{f.slow.per_step} are elementwise",
         round(saves * min(pointwise / kernels, 1.0)),
     )
 
@@ -115,7 +114,7 @@ def unfused(f: Finding) -> Match | None:
     if f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
         return None
     return Match(
-        f"{count(number)} elementwise kernels{each(f.slow)}, none of them made by a compiler", ns
+        f"{count(number)} elementwise kernels{f.slow.per_step}, none of them made by a compiler", ns
     )
 
 
@@ -129,7 +128,7 @@ def fused_optimizer(f: Finding) -> Match | None:
     saves = _optimizing_ns(f.contributors)
     if f.kind in causes.WAITS and f.slow.device is not None:
         series, kernels = series_of_launches(f), counted(f.slow, "kernels")
-        updates = sum(r["count"] for r in _of_optimizer(f.slow)) / f.slow.steps
+        updates = sum(r["count"] for r in _optimizer_kernels(f.slow)) / f.slow.steps
         if series is None or updates < SERIES:
             return None
         saves = round(series * min(updates / max(kernels, 1.0), 1.0))
@@ -149,7 +148,7 @@ def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
     )
 
 
-def _of_optimizer(profile: StepProfile) -> list[dict[str, int]]:
+def _optimizer_kernels(profile: StepProfile) -> list[dict[str, int]]:
     return [row for row in profile.rows("kernels") if row["category"] == "optimizer"]
 
 
@@ -186,7 +185,7 @@ def xla(f: Finding) -> Match | None:
     saves = series_of_launches(f)
     if saves is None or times_called(profile, _NOT_XLA):
         return None
-    seen = f"{count(counted(profile, 'launches'))} kernel launches{each(profile)}"
+    seen = f"{count(counted(profile, 'launches'))} kernel launches{profile.per_step}"
     return Match(seen, saves, f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}")
 
 
@@ -262,8 +261,7 @@ TORCH_COMPILE = Remedy(
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
-        of="a small BERT of PyTorch on an H100",
-        seen="30 of 60 kernels per step are elementwise",
+        of="a small BERT of PyTorch on an H100", seen="30 of 60 kernels per step are elementwise"
     ),
 )
 FUSE_ELEMENTWISE = Remedy(
@@ -294,7 +292,7 @@ FUSED_OPTIMIZER = Remedy(
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     saves="the time of the optimizer",
-    of_several=True,
+    several_kinds=True,
     instead="the fused optimizer",
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),

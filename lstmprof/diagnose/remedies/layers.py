@@ -95,13 +95,13 @@ class OnCudnn:
     def words(self) -> str:
         """Return the layer as text, such as ``LSTM, 256 hidden units, batch 60, float16``."""
         layer = self.layer
-        known = (
+        sizes = (
             _MODES.get(layer.mode or ""),
             None if layer.hidden is None else f"{layer.hidden:,} hidden units",
             None if layer.batch is None else f"batch {layer.batch:,}",
             layer.dtype,
         )
-        return ", ".join(word for word in known if word)
+        return ", ".join(word for word in sizes if word)
 
 
 def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
@@ -110,10 +110,10 @@ def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
         return []
     gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
     rows = [row for row in profile.rows("layers") if row["library"] == CUDNN and row["hidden"]]
-    return [_of_row(row, gpu) for row in rows] or list(_of_capture(profile, gpu))
+    return [_layer_of_row(row, gpu) for row in rows] or list(_captured_layer(profile, gpu))
 
 
-def _of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
+def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
     names = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "dtype", "packed")
     layer = Layer(
         framework="torch",
@@ -131,7 +131,7 @@ def _passes(layer: Layer, gpu: Gpu, row: dict[str, Any]) -> Iterator[Run]:
         yield Run("backward", algorithm(layer, gpu, False), row["backward_algorithm_seen"])
 
 
-def _of_capture(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
+def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
     """Yield the one layer of a run that lstmprof captured, if its profile has no shapes."""
     info, workload = profile.info, profile.info.workload
     if info.framework != "torch" or info.kernels_used != CUDNN or not workload:
@@ -166,7 +166,7 @@ def persistent_kernels(f: Finding) -> Match | None:
 def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
     runs = [run for run in on.passes if run.standard]
     refused = [run for run in runs if run.refused]
-    ways = listed([run.way for run in refused or runs])
+    ways = listed(run.way for run in refused or runs)
     seen = f"cuDNN ran its standard kernels in the {ways} pass ({on.words})"
     if refused:
         other = ", or float16, which has persistent kernels" if on.layer.dtype == BFLOAT16 else ""
@@ -184,7 +184,8 @@ def _needs(runs: list[Run], hidden: int) -> str:
     few = list(dict.fromkeys(need for needs in small for need in needs))
     if few and (hidden <= _FEW_UNITS or not large):
         ways.append(few)
-    return listed(min(ways, key=len)) if ways else ""
+    fewest: list[str] = min(ways, key=len, default=[])
+    return listed(fewest)
 
 
 def layer_on_miopen(f: Finding) -> Match | None:
@@ -203,7 +204,7 @@ def layer_on_miopen(f: Finding) -> Match | None:
 
 def weights_apart(f: Finding) -> Match | None:
     """Match a layer's op that copies its weights into one piece of memory."""
-    copies = _of_weights(f, [h for h in f.slow.seen.weights if h.within != _FLATTENS])
+    copies = _weight_facts(f, [h for h in f.slow.seen.weights if h.within != _FLATTENS])
     if not copies:
         return None
     fix = ""
@@ -217,7 +218,7 @@ def weights_apart(f: Finding) -> Match | None:
 
 def weights_cast(f: Finding) -> Match | None:
     """Match weights that autocast casts on every call of a layer."""
-    casts = _of_weights(f, f.slow.seen.recast)
+    casts = _weight_facts(f, f.slow.seen.recast)
     if not casts:
         return None
     return Match(f"{casts[0].within} casts its weights {often_in_all(f.slow, casts)}", total(casts))
@@ -237,11 +238,8 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
     return Match(f"{row['op']} runs{steps} op by op")
 
 
-def _of_weights(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the copies or casts in ``facts`` that are inside a layer's op.
-
-    Return an empty list if each call has fewer than ``_WEIGHTS``, because they are not of weights.
-    """
+def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
+    """Return the ``facts`` inside a layer's op if there are ``_WEIGHTS`` per call, else nothing."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

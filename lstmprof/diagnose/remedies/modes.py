@@ -15,7 +15,6 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
-    each,
     from_facts,
     often,
 )
@@ -84,7 +83,7 @@ def faster_settings(f: Finding) -> Match | None:
     others = [d for d in differ if d.setting not in (settings.DENORMALS, settings.ANOMALY)]
     if f.fast is None or not others:
         return None
-    values = listed([cropped(f"{d.setting} {d.fast}") for d in others])
+    values = listed(cropped(f"{d.setting} {d.fast}") for d in others)
     return Match(fix=f"use the settings of {labels(f.fast, f.slow)[0]}: {values}")
 
 
@@ -95,22 +94,23 @@ def debugging(f: Finding) -> Match | None:
     """
     profile = f.slow
     variables = profile.info.settings.environment or {}
-    found = [
+    texts = [
         f"{name}={cropped(value)}"
         for name, pattern in _DEBUGGING.items()
         if (value := variables.get(name)) and pattern.search(value)
     ]
     launches = profile.seen.blocking_launches
     if launches:
-        seen = f"{count(launches)} launches{each(profile)} return only after their kernel has ended"
+        number = f"{count(launches)} launches{profile.per_step}"
+        seen = f"{number} return only after their kernel has ended"
         saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
         cause = "each launch call waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
         return Match(
             seen, saves_ns, "unset CUDA_LAUNCH_BLOCKING, and run without a debugger", cause
         )
-    if not found or (profile.device is None and found[0].startswith("CUDA")):
+    if not texts or (profile.device is None and texts[0].startswith("CUDA")):
         return None
-    return Match(f"{listed(found)} {'is' if len(found) == 1 else 'are'} set")
+    return Match(f"{listed(texts)} {'is' if len(texts) == 1 else 'are'} set")
 
 
 def undetached(f: Finding) -> Match | None:
@@ -172,7 +172,7 @@ NO_DEBUGGING = Remedy(
     kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
     saves="if launches wait for their kernels: the GPU's busy time or its idle time, whichever is "
     "shorter. Otherwise unknown",
-    of_several=True,
+    several_kinds=True,
     decide=debugging,
     sources=(
         "https://docs.pytorch.org/docs/stable/torch_environment_variables.html",
@@ -219,7 +219,7 @@ NO_GRADIENT_HOOKS = Remedy(
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
     saves="the time of the ops in the hooks, without the Python code between these ops",
-    of_several=True,
+    several_kinds=True,
     decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names} {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html",
@@ -240,7 +240,7 @@ COMPUTE_ONCE = Remedy(
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the backward nodes that run these ops, with the Python code around the ops",
-    of_several=True,
+    several_kinds=True,
     decide=from_facts(
         lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"
     ),
@@ -259,7 +259,7 @@ NO_TORCHSCRIPT = Remedy(
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of these nodes",
-    of_several=True,
+    several_kinds=True,
     instead="the new backward pass",
     decide=from_facts(
         lambda f: f.slow.seen.scripted, "{n} backward graphs of TorchScript take {ms}"

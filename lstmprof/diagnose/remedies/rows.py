@@ -85,7 +85,7 @@ class Remedy:
     sources: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
     saves: str | None = None
-    of_several: bool = False
+    several_kinds: bool = False
     first: bool = False
     instead: str | None = None
     example: Example | None = None
@@ -135,12 +135,7 @@ def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
 
 def in_ms(profile: StepProfile, ns: float) -> str:
     """Return a time as text, such as ``22.0 ms per step``."""
-    return f"{milliseconds(ns)} ms{each(profile)}"
-
-
-def each(profile: StepProfile) -> str:
-    """Return `` per step``, or an empty text if the profile has no step markers."""
-    return " per step" if profile.marked else ""
+    return f"{milliseconds(ns)} ms{profile.per_step}"
 
 
 def total(facts: Iterable[Fact]) -> int:
@@ -170,7 +165,7 @@ def series_of_launches(finding: Finding) -> int | None:
 
 def is_mostly_calls(profile: StepProfile) -> bool:
     """Return whether dispatch and Python take at least half of the step."""
-    kinds = causes.by_kind(profile, causes.comparison_of(profile))
+    kinds = causes.by_kind(profile)
     calling_ns = sum(total_ns(kinds[kind]) for kind in (causes.DISPATCH, causes.PYTHON))
     return 2 * calling_ns >= profile.length_ns
 

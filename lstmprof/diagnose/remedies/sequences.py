@@ -22,7 +22,6 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
-    each,
     from_facts,
     is_mostly_calls,
     often,
@@ -76,7 +75,7 @@ UNBIND = Remedy(
     frameworks=TORCH,
     saves="the time of the backward passes of indexing, of the addition of their gradients, and of "
     "the indexing itself",
-    of_several=True,
+    several_kinds=True,
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
     example=Example(
@@ -95,7 +94,7 @@ SLICE_AT_ONCE = Remedy(
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     saves="the time of these backward nodes",
-    of_several=True,
+    several_kinds=True,
     decide=from_facts(lambda f: f.slow.seen.sliced, "{n} gradients of slices take {ms}"),
     sources=(
         "https://github.com/pytorch/pytorch/issues/1788",
@@ -116,7 +115,7 @@ PAD = Remedy(
     frameworks=TORCH,
     saves="the time of the layer, with its backward pass if the profile shows which ops belong to "
     "that pass",
-    of_several=True,
+    several_kinds=True,
     instead="the padded layer",
     decide=from_facts(
         lambda f: f.slow.seen.packed if f.slow.runs_on == "cpu" else (),
@@ -139,7 +138,7 @@ BATCH_SEQUENCES = Remedy(
     frameworks=TORCH,
     saves="the time of these calls, with their backward passes if the profile shows which ops "
     "belong to those passes",
-    of_several=True,
+    several_kinds=True,
     instead="the one call for all sequences",
     decide=one_by_one,
     sources=(
@@ -197,7 +196,7 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     )
     steps = f" its {count(first['time_steps'])} time steps" if first["time_steps"] else ""
     number = number_of(sum(row["calls"] or 0 for row in rows) / profile.steps, "call", "calls")
-    seen = f"{first['op']} runs{steps} op by op, in {number}{each(profile)}"
+    seen = f"{first['op']} runs{steps} op by op, in {number}{profile.per_step}"
     return Match(seen, round(took / profile.steps))
 
 
@@ -242,7 +241,7 @@ FLOAT32 = Remedy(
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
-    of_several=True,
+    several_kinds=True,
     instead="the layer in float32",
     decide=in_float64,
     sources=(_RNN,),
@@ -261,7 +260,7 @@ FLOAT32_NOT_BFLOAT16 = Remedy(
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
-    of_several=True,
+    several_kinds=True,
     instead="the layer in float32",
     decide=in_bfloat16,
     sources=("https://github.com/pytorch/pytorch/issues/118499", _RNN),
@@ -281,7 +280,7 @@ PROJECT_AFTERWARDS = Remedy(
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
-    of_several=True,
+    several_kinds=True,
     instead="the layer without projection and of the nn.Linear after it",
     decide=projected,
     sources=(_RNN,),
@@ -300,7 +299,7 @@ LSTM_ON_CPU = Remedy(
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
-    of_several=True,
+    several_kinds=True,
     instead="nn.LSTM",
     decide=no_lstm,
     sources=(_RNN,),

@@ -230,7 +230,7 @@ def _shapes(f: Finding) -> str:
     if f.slow.seen.shapes is None:
         return ""
     name, shapes = f.slow.seen.shapes
-    some = listed([cropped(shape) for shape in shapes[:2]])
+    some = listed(cropped(shape) for shape in shapes[:2])
     return f"; the input shapes of {name} differ between steps: {some}"
 
 
@@ -435,8 +435,8 @@ def is_compiled_again(profile: StepProfile) -> bool:
         changes = (_change(profile, _function(fact.within)) for fact in facts)
         again = any(change is not None and (change.times or 0) >= _AGAIN for change in changes)
         return profile.seen.compiled_steps > 1 or (again and profile.steps == 1)
-    known = profile.framework in (*JAX, *TENSORFLOW) and facts and facts[0].within is not None
-    return bool(known) and facts[0].count >= _AGAIN
+    is_shown = profile.framework in (*JAX, *TENSORFLOW) and facts and facts[0].within is not None
+    return bool(is_shown) and facts[0].count >= _AGAIN
 
 
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
@@ -509,7 +509,7 @@ JIT_THE_WHOLE = Remedy(
     frameworks=JAX,
     saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median Python "
     "time between two calls. On both, also the time of tracing and compiling",
-    of_several=True,
+    several_kinds=True,
     decide=jitted_whole,
     sources=(
         "https://docs.jax.dev/en/latest/jit-compilation.html",
@@ -532,7 +532,7 @@ IN_ONE_FUNCTION = Remedy(
     kinds=HOST,
     frameworks=TENSORFLOW,
     saves="the time of the calls of these operators, and the usual Python time between the calls",
-    of_several=True,
+    several_kinds=True,
     decide=outside_of_a_function,
     sources=(
         "https://www.tensorflow.org/guide/function",

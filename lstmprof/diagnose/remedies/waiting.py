@@ -16,7 +16,6 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
-    each,
     from_facts,
     in_ms,
     in_words,
@@ -138,7 +137,7 @@ def transfers(f: Finding) -> Match | None:
     moved = sum(r["bytes"] or 0 for r in rows)
     number = number_of(sum(r["count"] for r in rows) / f.slow.steps, "copy", "copies")
     speed = f" at {moved / total_ns:.1f} GB/s" if moved else ""
-    seen = f"{number}{each(f.slow)} between host and GPU{speed}"
+    seen = f"{number}{f.slow.per_step} between host and GPU{speed}"
     return Match(seen, spent)
 
 
@@ -159,10 +158,10 @@ def queued_work(f: Finding) -> Match | None:
     if not waits:
         return None
     most = waits[0]
-    of_event = "Wait" in str(most.within)
-    waits = [h for h in waits if ("Wait" in str(h.within)) == of_event]
+    by_event = "Wait" in str(most.within)
+    waits = [h for h in waits if ("Wait" in str(h.within)) == by_event]
     seen = f"{cropped(most.name)} waits {in_ms(f.slow, most.ns)} in its stream after {most.within}"
-    if of_event:
+    if by_event:
         return Match(seen, total(waits))
     fix = "move the work of the host function to another thread: its stream waits until it returns"
     return Match(
@@ -181,7 +180,7 @@ def run_dry(f: Finding) -> Match | None:
         return None
     number = number_of(times, "call", "calls")
     within = f", mostly in {cropped(calls[0].within)}" if calls[0].within else ""
-    seen = f"the idle GPU begins launched work late during {number}{each(f.slow)} of "
+    seen = f"the idle GPU begins launched work late during {number}{f.slow.per_step} of "
     seen += f"{cropped(calls[0].name)}{within}"
     return Match(seen, total(calls))
 
@@ -212,7 +211,7 @@ def collectives(f: Finding) -> Match | None:
     if not computing or not f.contributors:
         return None
     name = str(max(f.contributors, key=lambda c: c.ns).name)
-    of_wrapper = (
+    has_wrapper = (
         fix
         for wrapper, kernel, fix in _OVERLAP
         if kernel.search(name) and times_called(profile, wrapper)
@@ -220,7 +219,7 @@ def collectives(f: Finding) -> Match | None:
     exposed = in_ms(profile, sum(c.ns for c in f.contributors))
     seen = f"{exposed} of communication while nothing computes, mostly {cropped(name, 40)}"
     transfer_ns = max(0, f.slow_ns - _waits_for_ranks(profile))
-    return Match(seen, min(transfer_ns, computing), next(of_wrapper, ""))
+    return Match(seen, min(transfer_ns, computing), next(has_wrapper, ""))
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
@@ -353,7 +352,7 @@ ASK_FOR_NO_VALUE = Remedy(
     "reads two or more values per step, and the reads take a fifth of the step or more",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
-    of_several=True,
+    several_kinds=True,
     first=True,
     saves="the time of these ops. On a GPU, this includes the calls, copies and waits inside the "
     "ops",
@@ -421,8 +420,7 @@ KEEP_ON_THE_GPU = Remedy(
         "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
     ),
     example=Example(
-        of="a PyTorch program on two H100 GPUs",
-        seen="225 copies between host and GPU at 27.7 GB/s",
+        of="a PyTorch program on two H100 GPUs", seen="225 copies between host and GPU at 27.7 GB/s"
     ),
 )
 EVENT_SOONER = Remedy(
@@ -483,7 +481,7 @@ EVEN_OUT_THE_RANKS = Remedy(
     condition="In the collectives that all ranks take part in, the same rank arrives last in most "
     "steps, and the other ranks wait for it",
     kinds=tuple(causes.KINDS),
-    of_several=True,
+    several_kinds=True,
     first=True,
     saves="the time that the other ranks wait for the late rank",
     decide=late_rank,
@@ -496,7 +494,7 @@ GROUP_BY_LENGTH = Remedy(
     condition="In at least three quarters of the steps, one rank arrives last in the collectives "
     "that all ranks take part in. It is not the same rank in all of these steps",
     kinds=tuple(causes.KINDS),
-    of_several=True,
+    several_kinds=True,
     first=True,
     saves="the time that this rank waits for the rank that is late in each step",
     decide=late_in_turn,

@@ -18,7 +18,6 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
-    each,
     from_facts,
     in_ms,
     often,
@@ -64,8 +63,9 @@ def repeated(f: Finding) -> Match | None:
     grown = f.repeated
     if grown is None:
         return None
-    calls = f"{count(grown.slow_count)} times{each(f.slow)} (baseline: {count(grown.fast_count)})"
-    return Match(f"{cropped(grown.name)} runs {calls}", grown.delta_ns)
+    times = f"{count(grown.slow_count)} times{f.slow.per_step}"
+    seen = f"{cropped(grown.name)} runs {times} (baseline: {count(grown.fast_count)})"
+    return Match(seen, grown.delta_ns)
 
 
 def casts_each_time_step(f: Finding) -> Match | None:
@@ -194,7 +194,7 @@ def dense_table(f: Finding) -> Match | None:
     if not tables:
         return None
     table, saves = tables[0], sum(t.ns * (1 - t.looked_up / t.rows) for t in tables)
-    used = f"{count(table.looked_up)} of {table.rows:,} rows are looked up{each(f.slow)}"
+    used = f"{count(table.looked_up)} of {table.rows:,} rows are looked up{f.slow.per_step}"
     seen = f"{used}, but ops over all rows take {in_ms(f.slow, table.ns)}"
     return Match(seen, round(saves))
 
@@ -219,7 +219,7 @@ SPARSE_GRADIENT = Remedy(
     frameworks=TORCH,
     saves="the time of the ops over the whole table, times the share of rows that are not looked "
     "up",
-    of_several=True,
+    several_kinds=True,
     instead="the sparse update",
     decide=dense_table,
     sources=(
@@ -266,7 +266,7 @@ CAST_ONCE = Remedy(
 KEEP_ONE_TYPE = Remedy(
     name="keep one type",
     cause="an op casts tensors from one element type to another",
-    fix="create the tensor in the element type that the next op needs",
+    fix="avoid casts: create each tensor in the dtype that the next op uses",
     condition="The names of ops or kernels show casts, and the profile shows which op casts",
     kinds=(CAST,),
     saves="the time of the casts by the op that spends most time on casts",

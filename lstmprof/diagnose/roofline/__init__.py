@@ -274,7 +274,6 @@ def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
     )
     if not spent or not bound:
         raise UsageError(
-            f"{profile.name}: the profile has no separate matmuls",
-            "omit --gemm-at-roofline",
+            f"{profile.name}: the profile has no separate matmuls", "omit --gemm-at-roofline"
         )
     return max(spent / bound, 1.0)

@@ -56,8 +56,8 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     begins[parent[nodes]] = start_ns[nodes]
     hooks = np.zeros(len(parent), dtype=np.bool_)
     hooks[children] = start_ns[children] < begins[parent[children]]
-    of_module = lane.events.where_name(_MODULE_HOOK.match)
-    hooks[children] |= of_module[parent[children]] & ~is_node
+    module_hooks = lane.events.where_name(_MODULE_HOOK.match)
+    hooks[children] |= module_hooks[parent[children]] & ~is_node
     sums = lane.events.is_one_of("name", _SUMS_GRADIENTS) & (wrappers[parent] & (parent != NONE))
     hooks |= ops & sums[parent] & ~lane.events.where_name(_SUMMING.match)
     return lane.spent_in(hooks)

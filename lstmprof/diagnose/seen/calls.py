@@ -97,9 +97,9 @@ def called(lane: Lane) -> tuple[Fact, ...]:
         follows &= between_ns <= UNUSUAL * median(between_ns[follows])
     since = np.append(start[:1], np.where(follows, end[:-1], start[1:]))
     spent_ns = lane.idle_within(("dispatch", "python"), since, end)
-    of_row = np.zeros(len(events), dtype=np.int64)
-    of_row[rows] = spent_ns
-    return lane.by_name(rows, _nothing(rows), of_row)
+    row_ns = np.zeros(len(events), dtype=np.int64)
+    row_ns[rows] = spent_ns
+    return lane.by_name(rows, _nothing(rows), row_ns)
 
 
 def made_anew(lane: Lane) -> str | None:
@@ -165,8 +165,8 @@ def steps_before(lane: Lane) -> int:
 def loading(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that load code or initialise the runtime, by name, the longest first."""
     spent_ns = lane.spent_ns - lane.idle_ns(LATENCY)
-    found = (*_loading_calls(lane), *_first_ops(lane))
-    facts = [_loading_fact(lane, rows, usual_ns, spent_ns) for rows, usual_ns in found]
+    calls = (*_loading_calls(lane), *_first_ops(lane))
+    facts = [_loading_fact(lane, rows, usual_ns, spent_ns) for rows, usual_ns in calls]
     return tuple(sorted((f for f in facts if f.ns), key=lambda f: (-f.ns, f.name)))
 
 
@@ -237,8 +237,8 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tuple[Ints, int | None]:
     name, dur = str(lane.text(int(rows[0]))), lane.events.dur_ns
-    of_gpu = any(pattern.match(name) for pattern in RUNTIMES.values())
-    if _UNLOADS.search(name) or not (loads(name) or of_gpu) or runtime_state(name) == "sync":
+    is_gpu_call = any(pattern.match(name) for pattern in RUNTIMES.values())
+    if _UNLOADS.search(name) or not (loads(name) or is_gpu_call) or runtime_state(name) == "sync":
         return rows[:0], None
     early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
     if not _ALLOCATES.search(name):

@@ -59,8 +59,8 @@ def compiles(name: str) -> bool:
     ``_compile.py`` also run compiled code. A user's function or range ``step_compile`` may do
     anything, so only known names of compilers count.
     """
-    found = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
-    return found is not None
+    match = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
+    return match is not None
 
 
 @dataclass(frozen=True)
@@ -165,17 +165,19 @@ class Compiling:
         device idles while no host event was recorded, it waits for a compiler on any thread.
         """
         around = np.full(len(attributed.row), NONE, dtype=np.int64)
-        known = np.flatnonzero(attributed.row != NONE)
-        if self._of_thread and len(known):
-            row = attributed.row[known]
+        places = np.flatnonzero(attributed.row != NONE)
+        if self._of_thread and len(places):
+            row = attributed.row[places]
             row = np.where(self._launch[row] != NONE, self._launch[row], row)
             start, end = self._events.start_ns[row], self._events.end_ns[row]
-            at_ns = np.clip(attributed.intervals.start_ns[known], start, np.maximum(end - 1, start))
+            at_ns = np.clip(
+                attributed.intervals.start_ns[places], start, np.maximum(end - 1, start)
+            )
             for number, times in self._of_thread.items():
                 here = self._thread[row] == number
                 last = np.searchsorted(times.start_ns, at_ns[here], "right") - 1
                 inside = (last >= 0) & (at_ns[here] < times.end_ns[last])
-                around[known[here]] = np.where(inside, times.owner[last], NONE)
+                around[places[here]] = np.where(inside, times.owner[last], NONE)
         beneath = around != NONE
         other = attributed.unrecorded() & attributed.inside(self._times)
         own_work = (attributed.device is not None) & ~attributed.idle

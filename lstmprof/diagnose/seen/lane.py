@@ -64,9 +64,9 @@ class Lane:
         here = self.rank
         if self.marked:
             here = here & np.isin(self.step, [NONE if w.step is None else w.step for w in windows])
-        of_device = events.ints("device", UNKNOWN)
+        devices = events.ints("device", UNKNOWN)
         self.here = here & (
-            (of_device == UNKNOWN) | (of_device == (UNKNOWN if device is None else device))
+            (devices == UNKNOWN) | (devices == (UNKNOWN if device is None else device))
         )
         states = np.array([state for state, _ in intervals.labels], dtype=object)
         busy = states[intervals.label] == "busy"
@@ -167,9 +167,9 @@ class Lane:
         root = self.inside(outer)
         if backward:
             forward = self.events.rows_named("forward_id")
-            of_root = np.where(forward != NONE, root[forward], NONE)
-            node = self.inside(of_root != NONE)
-            root = np.where((root == NONE) & (node != NONE), of_root[node], root)
+            forward_root = np.where(forward != NONE, root[forward], NONE)
+            node = self.inside(forward_root != NONE)
+            root = np.where((root == NONE) & (node != NONE), forward_root[node], root)
         rows = np.flatnonzero(outer)
         nothing = np.full(len(rows), NONE, dtype=np.int64)
         return self.by_name(rows, nothing, _sums(root, self.spent_ns))
@@ -202,8 +202,8 @@ class Lane:
 def _sums(root: Ints, spent_ns: Ints) -> Ints:
     """Return for each event the time of all events whose ``root`` it is, in ns."""
     spent = np.zeros(len(spent_ns), dtype=np.int64)
-    known = (root != NONE) & (spent_ns > 0)
-    np.add.at(spent, root[known], spent_ns[known])
+    has_time = (root != NONE) & (spent_ns > 0)
+    np.add.at(spent, root[has_time], spent_ns[has_time])
     return spent
 
 

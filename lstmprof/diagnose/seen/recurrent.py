@@ -72,13 +72,13 @@ def unrolled(lane: Lane) -> Unrolled | None:
     if not len(rows):
         return None
     groups = Groups(region[rows], shapes[rows], dtypes[rows])
-    found = []
+    calls = []
     for first, size in zip(rows[groups.first].tolist(), groups.sizes().tolist(), strict=True):
         cell = _cell_of(texts[shapes[first]]) if size >= _LOOPED else None
         if cell is not None:
             named = (str(one) for one in recorded_inputs(types[dtypes[first]]) if one)
-            found.append(Unrolled(cell, size, next(named, "")))
-    return max(found, key=lambda one: one.cells, default=None)
+            calls.append(Unrolled(cell, size, next(named, "")))
+    return max(calls, key=lambda one: one.cells, default=None)
 
 
 def read_in_compiled(lane: Lane) -> int:
@@ -113,13 +113,13 @@ def _step_by_step(lane: Lane) -> Flags:
     every = lane.events_named(_LAYER.match)
     if not every.any():
         return every
-    known = every & lane.events.where("dtypes", lambda text: len(recorded_inputs(text)) > 1)
+    has_dtypes = every & lane.events.where("dtypes", lambda text: len(recorded_inputs(text)) > 1)
     # The second input of a layer over packed sequences is their batch sizes.
-    over_packed = known & lane.events.where(
+    over_packed = has_dtypes & lane.events.where(
         "dtypes", lambda text: [str(dtype) for dtype in recorded_inputs(text)][1:2] == ["long int"]
     )
     if (lane.here & lane.events.is_one_of("name", "aten::_pack_padded_sequence")).any():
-        over_packed |= every & ~known
+        over_packed |= every & ~has_dtypes
     whole = np.flatnonzero(lane.here & lane.events.where_name(_WHOLE.match))
     inside = lane.inside(every)
     over_packed[inside[whole][inside[whole] != NONE]] = False
@@ -130,16 +130,16 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
     """Return the layers that are called separately for each sequence, with their backward time."""
     codes, texts = lane.events.texts("shapes")
     rows = np.flatnonzero(lane.events_named(_LAYER.match) & (codes != NONE))
-    known = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
-    single = [code for code, text in known.items() if _is_one_sequence(text)]
+    shape_texts = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
+    single = [code for code, text in shape_texts.items() if _is_one_sequence(text)]
     rows = rows[np.isin(codes[rows], single)]
     if not len(rows):
         return ()
     # The first layer of a stack has weights of other shapes than the others.
-    weights = {code: json.dumps(recorded_inputs(known[code])[2:3]) for code in single}
+    weights = {code: json.dumps(recorded_inputs(shape_texts[code])[2:3]) for code in single}
     kinds = sorted(set(weights.values()))
-    of_weights = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
-    steps = Groups(lane.names[rows], of_weights, lane.step[rows])
+    kind_codes = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
+    steps = Groups(lane.names[rows], kind_codes, lane.step[rows])
     calls = np.zeros(len(codes), dtype=np.bool_)
     calls[rows[steps.sizes()[steps.of] >= _LOOPED]] = True
     return lane.spent_in(calls, backward=True)
@@ -171,9 +171,9 @@ def _is_cast(kernel: str) -> bool:
 def relaid(lane: Lane) -> tuple[Fact, ...]:
     """Return the copies by which recurrent layers and their gradients change a memory layout."""
     reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
-    asked = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
-    asked &= reads[lane.parent]
-    rows = np.flatnonzero(lane.copies & (lane.inside(asked) != NONE))
+    is_relay = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
+    is_relay &= reads[lane.parent]
+    rows = np.flatnonzero(lane.copies & (lane.inside(is_relay) != NONE))
     return lane.by_name(rows, lane.inside(reads)[rows], lane.busy)
 
 
@@ -241,9 +241,9 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
     own = lane.inside(
         lane.events_named(_LAYER.match) | (lane.here & lane.events.is_one_of("name", *_PACKING))
     )
-    of_layer = np.flatnonzero((forward != NONE) & (own != NONE)[forward])
-    nodes[of_layer] = False
-    nodes[lane.parent[of_layer][lane.parent[of_layer] != NONE]] = False
+    backward_rows = np.flatnonzero((forward != NONE) & (own != NONE)[forward])
+    nodes[backward_rows] = False
+    nodes[lane.parent[backward_rows][lane.parent[backward_rows] != NONE]] = False
     few = int(nodes.sum()) < _LOOPED * lane.steps
     return () if few else lane.spent_in(nodes)
 
@@ -333,11 +333,11 @@ def asked_between(lane: Lane) -> float:
     rows = np.concatenate([cells, asks])
     rows = rows[np.lexsort((lane.events.start_ns[rows], thread_ids(lane.events)[rows]))]
     is_cell = np.isin(rows, cells)
-    asked = np.concatenate([[0], np.cumsum(~is_cell)])[:-1][is_cell]
+    before = np.concatenate([[0], np.cumsum(~is_cell)])[:-1][is_cell]
     cells = rows[is_cell]
     threads, steps = thread_ids(lane.events)[cells], lane.step[cells]
     same = (threads[1:] == threads[:-1]) & (steps[1:] == steps[:-1])
-    return float((same & (np.diff(asked) > 0)).sum()) / lane.steps
+    return float((same & (np.diff(before) > 0)).sum()) / lane.steps
 
 
 def _is_broadcast(shapes: str) -> bool:

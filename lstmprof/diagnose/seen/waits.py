@@ -151,8 +151,8 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
     np.minimum.at(since, intervals.row, intervals.start_ns)
     recorded = _recorded_waits(lane, rows, since[rows])
     cause = np.where(recorded != NONE, recorded, cause)
-    known = cause != NONE
-    return lane.by_name(rows[known], cause[known], spent_ns)
+    has_cause = cause != NONE
+    return lane.by_name(rows[has_cause], cause[has_cause], spent_ns)
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
@@ -196,15 +196,15 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)
     )
     stream = events.ints("stream", UNKNOWN)
-    found = np.full(len(rows), NONE, dtype=np.int64)
+    waits_ended = np.full(len(rows), NONE, dtype=np.int64)
     for number in np.unique(stream[waits]).tolist():
         ended = waits[stream[waits] == number]
         ended = ended[np.argsort(events.end_ns[ended], kind="stable")]
         places = np.flatnonzero(stream[rows] == number)
         last = np.searchsorted(events.end_ns[ended], events.start_ns[rows[places]], "right") - 1
         during = (last >= 0) & (events.end_ns[ended[last]] > since_ns[places])
-        found[places[during]] = ended[last[during]]
-    return found
+        waits_ended[places[during]] = ended[last[during]]
+    return waits_ended
 
 
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:

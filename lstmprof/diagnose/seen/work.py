@@ -89,13 +89,13 @@ def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
     rows = np.flatnonzero(works & (codes != NONE) & (lane.step >= 0))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     for members in sorted(Groups(lane.names[rows]).members(), key=lambda places: places[0]):
-        of_name = rows[members]
-        steps = [sorted(codes[of_name[m]].tolist()) for m in Groups(lane.step[of_name]).members()]
+        calls = rows[members]
+        steps = [sorted(codes[calls[m]].tolist()) for m in Groups(lane.step[calls]).members()]
         alike = set(steps[0]).intersection(*steps)
         if len(steps) == lane.steps and len({len(step) for step in steps}) == 1:
-            others = [c for c in dict.fromkeys(codes[of_name].tolist()) if c not in alike]
+            others = [c for c in dict.fromkeys(codes[calls].tolist()) if c not in alike]
             if others and any(step != steps[0] for step in steps):
-                return str(lane.text(int(of_name[0]))), tuple(texts[code] for code in others)
+                return str(lane.text(int(calls[0]))), tuple(texts[code] for code in others)
     return None
 
 
@@ -221,9 +221,9 @@ _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
 
 
 def _sizes(op: str, text: str) -> tuple[int, ...]:
-    of_op = _SIZES.get(op)
+    read = _SIZES.get(op)
     try:
-        sizes = of_op(recorded_inputs(text)) if of_op else ()
+        sizes = read(recorded_inputs(text)) if read else ()
     except (IndexError, TypeError):
         return ()
     return sizes if all(isinstance(size, int) for size in sizes) else ()
@@ -262,11 +262,11 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
     rows = np.flatnonzero(chosen & fewer)
     groups = Groups(blocks[rows], categories[rows])
     first, ns = rows[groups.first], groups.sums(lane.busy[rows])
-    found = [
+    kernels = [
         Small(names[categories[row]], int(blocks[row]), multiprocessors, round(spent / lane.steps))
         for row, spent in zip(first.tolist(), ns.tolist(), strict=True)
     ]
-    return tuple(sorted(found, key=lambda s: (s.blocks, s.category)))
+    return tuple(sorted(kernels, key=lambda s: (s.blocks, s.category)))
 
 
 def _blocks(written: str) -> int:

@@ -226,6 +226,11 @@ class StepProfile:
         return self.info.called or self.name
 
     @property
+    def per_step(self) -> str:
+        """Return `` per step``, the end of a text with a count, or "" without step markers."""
+        return " per step" if self.marked else ""
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Return the reasons to doubt the times, one sentence each."""
         return tuple(map(str, self.doubts))
@@ -256,12 +261,9 @@ def step_profile_of(
     events, windows, intervals = breakdown.attributed_steps(lane.rank, lane.device)
     rows = _events_of_lane(events, windows, lane)
     if straggler is not None and straggler.state == FOUND:
-        own = (
-            intervals
-            if clean is None and straggler.rank_device == (lane.rank, lane.device)
-            else None
-        )
-        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, straggler.rank_device, own))
+        late = straggler.rank_device
+        own = intervals if clean is None and late == (lane.rank, lane.device) else None
+        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, late, own))
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, intervals), len(windows))
     return StepProfile(
@@ -293,8 +295,11 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
-        lacks=tuple(
-            sorted((*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)), key=_hides_time_first)
+        lacks=tuple(  # those that hide where the time goes come first
+            sorted(
+                (*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)),
+                key=lambda lack: not lack.blinds,
+            )
         ),
         lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, intervals),
     )
@@ -320,40 +325,30 @@ def _chosen(
         lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
     ]
     if not fitting:
-        raise UsageError(f"{name}: the run has no {_named(wanted)}", _instead(lanes))
+        raise _no_such_lane(name, lanes, wanted)
     if len(fitting) == 1:
         return fitting[0], "" if wanted == (None, None) else "chosen by an option"
     if straggler is not None and straggler.state == FOUND:
         for lane in fitting:
             if (lane.rank, lane.device) == straggler.rank_device:
                 return lane, "the straggler"
-    of_first = [lane for lane in fitting if lane.rank == fitting[0].rank]
-    lane = max(of_first, key=lambda lane: lane.busy_share)
-    whose = "" if len(of_first) == len(fitting) else " of the first rank"
+    first_lanes = [lane for lane in fitting if lane.rank == fitting[0].rank]
+    lane = max(first_lanes, key=lambda lane: lane.busy_share)
+    whose = "" if len(first_lanes) == len(fitting) else " of the first rank"
     return lane, f"the busiest device{whose}"
 
 
-def _named(wanted: RankDevice) -> str:
+def _no_such_lane(name: str, lanes: Sequence[MeanStep], wanted: RankDevice) -> UsageError:
     rank, device = wanted
     words = [] if device is None else [f"device {device}"]
-    return " of ".join([*words, *([] if rank is None else [f"rank {rank}"])])
-
-
-def _instead(lanes: Sequence[MeanStep]) -> str:
-    """Return the ranks and devices that a user can name, for an error."""
+    words += [] if rank is None else [f"rank {rank}"]
+    fault = f"{name}: the run has no {' of '.join(words)}"
     if len(lanes) == 1 and (lanes[0].rank, lanes[0].device) == (None, None):
-        return "the run has one process on a CPU; omit --rank and --device"
-    return f"the run has {_listed(lanes)}"
-
-
-def _listed(lanes: Sequence[MeanStep]) -> str:
+        return UsageError(fault, "the run has one process on a CPU; omit --rank and --device")
     named = [lane_words(lane.rank, lane.device) for lane in lanes]
-    more = len(named) - _MOST_LISTED
-    return numbers.listed(named if more <= 0 else [*named[:_MOST_LISTED], f"{more} more"])
-
-
-def _length_ns(window: Window) -> int:
-    return window.end_ns - window.start_ns
+    if len(named) > _MOST_LISTED:
+        named[_MOST_LISTED:] = [f"{len(named) - _MOST_LISTED} more"]
+    return UsageError(fault, f"the run has {numbers.listed(named)}")
 
 
 def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
@@ -382,11 +377,6 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
-
-
-def _hides_time_first(lack: Lack) -> bool:
-    """Return a sort key by which lacks that hide where the time goes come first."""
-    return not lack.blinds
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
@@ -419,7 +409,7 @@ def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
     """Return sentences on the rank that others wait for, and on the cost of communication."""
-    least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
+    least_ns = LEAST_SHARE * statistics.mean(w.length_ns for w in windows)
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
     return [*lines, overlap_sentence(matters, windows[0].step is not None)] if matters else lines

@@ -194,8 +194,8 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
     forest = Forest(parent)
     work = forest.beneath(computes.astype(np.int64))
     for code in range(len(names)):
-        of_one = forest.beneath((computes & (category == code)).astype(np.int64))
-        decides[is_op & ~computes & (work > 0) & (of_one == work)] = code
+        beneath = forest.beneath((computes & (category == code)).astype(np.int64))
+        decides[is_op & ~computes & (work > 0) & (beneath == work)] = code
     several = is_op & ~computes & (work > 0) & (decides == NONE)
     deciders = np.where(is_op & ((decides != NONE) | several), np.arange(len(events)), NONE)
     decider = inherited(parent, deciders)

@@ -76,7 +76,7 @@ def tally(
         lengths["gap"] = _gaps(events, windows, rank, device)
     if (inside & events.is_kind("runtime")).any():
         lengths["launch"] = events.dur_ns[_launches(events, inside, device)]
-    rows = [_row(noun, np.sort(found)) for noun, found in lengths.items()]
+    rows = [_row(noun, np.sort(lengths_ns)) for noun, lengths_ns in lengths.items()]
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
@@ -161,9 +161,9 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
         code = names.index(category) if category in names else UNKNOWN
         computes = events.is_kind("op") & (codes == code)
         nearest = inherited(parent, np.where(computes, np.arange(len(events)), NONE))
-        of_noun = (nouns == WORK.index(_NOUN_OF_CATEGORY[category])) & (codes[rows] == code)
-        of_noun &= issuer != NONE
-        ops[of_noun] = nearest[issuer[of_noun]]
+        products = (nouns == WORK.index(_NOUN_OF_CATEGORY[category])) & (codes[rows] == code)
+        products &= issuer != NONE
+        ops[products] = nearest[issuer[products]]
     return np.where(ops == NONE, NONE, len(_PASSES) * ops + passes[name_codes[rows]])
 
 
@@ -206,12 +206,12 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
-    of_group = np.full(groups.count, NONE, dtype=np.int64)
+    group_nouns = np.full(groups.count, NONE, dtype=np.int64)
     for group, first in enumerate(rows[groups.first].tolist()):
         category, family, name = (_text(values, codes[first]) for codes, values in columns)
         noun = noun_of(category, family, name, on_device)
-        of_group[group] = NONE if noun is None else nouns.index(noun)
-    return of_group[groups.of]
+        group_nouns[group] = NONE if noun is None else nouns.index(noun)
+    return group_nouns[groups.of]
 
 
 def _text(values: list[str], code: int) -> str:
@@ -263,8 +263,8 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
     """Return the gaps (ns) before activities that start in a step, and before the step's end."""
     rows = events.rows_of_rank(rank)
-    of_device = events.ints("device", UNKNOWN) == device
-    rows = rows[(of_device & events.is_kind(*ACTIVITY_KINDS))[rows]]
+    is_here = events.ints("device", UNKNOWN) == device
+    rows = rows[(is_here & events.is_kind(*ACTIVITY_KINDS))[rows]]
     start, end = events.start_ns[rows], events.end_ns[rows]
     order = np.lexsort((end, start))
     rows, start, end = rows[order], start[order], end[order]

@@ -47,10 +47,15 @@ class Window:
     thread: int | None
     framework_ranges: tuple[str, ...] = ()
 
+    @property
+    def length_ns(self) -> int:
+        """Return the length of the step in ns."""
+        return self.end_ns - self.start_ns
+
 
 def median_step(windows: Iterable[Window]) -> Window:
     """Return the window of median length, or the shorter of the middle two."""
-    by_length = sorted(windows, key=lambda window: window.end_ns - window.start_ns)
+    by_length = sorted(windows, key=lambda window: window.length_ns)
     return by_length[(len(by_length) - 1) // 2]
 
 

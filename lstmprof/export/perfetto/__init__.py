@@ -69,11 +69,15 @@ def write(
     """
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
-    held = breakdown.packed(list(names))
+    events = breakdown.packed(list(names))
     try:
         with _opened(path) as file:
             _write(
-                breakdown, held, Packets(file), breakdown.windows if steps is None else steps, span
+                breakdown,
+                events,
+                Packets(file),
+                breakdown.windows if steps is None else steps,
+                span,
             )
     except OSError as fault:
         raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
@@ -117,21 +121,21 @@ def _write_step(
         for ns in (events.start_ns, events.end_ns)
     )
     shown = events.take(rows).with_columns({"start_ns": begin, "dur_ns": end - begin})
-    held, ids = packed(shown.select(run_slices.READS)), events.ints("event_id", UNKNOWN)
+    shown_events, ids = packed(shown.select(run_slices.READS)), events.ints("event_id", UNKNOWN)
     name = breakdown.run.name
-    tracks = Tracks(packets, breakdown.run.info, name, _main_pids(held), alone=False)
+    tracks = Tracks(packets, breakdown.run.info, name, _main_pids(shown_events), alone=False)
     every = np.arange(len(rows))
-    RunSlices(packets, tracks, Arrows(held, first), 0).add(shown, every, ids[rows])
+    RunSlices(packets, tracks, Arrows(shown_events, first), 0).add(shown, every, ids[rows])
     phases = Phases()
     _add_phases(packets, tracks, [*phases.add(shown, every), *phases.rest()], 0)
-    account = _Ledgers(packets, tracks, held, [window], window.start_ns)
+    account = _Ledgers(packets, tracks, shown_events, [window], window.start_ns)
     account.add_steps()
     whole = Batch(events, ids, slice(0, len(events)), window.start_ns, window.end_ns)
     for interval in _part_intervals(whole, windows, intervals):
         if interval.window == window:
             account.add_interval((rank, device), interval)
     account.close()
-    _add_counters(packets, tracks, held, 0, None)
+    _add_counters(packets, tracks, shown_events, 0, None)
     tracks.close()
     return first + int(ids.max(initial=0)) + 1
 
@@ -241,8 +245,8 @@ def _add_critical_paths(
         events = breakdown.events_of_rank(rank)
         codes, names = events.texts("name")
         intervals = critical_path_of(events, window).intervals
-        known = [NONE if s.event_id is None else s.event_id for s in intervals]
-        rows = events.rows_of(np.array(known, dtype=np.int64))
+        ids = [NONE if s.event_id is None else s.event_id for s in intervals]
+        rows = events.rows_of(np.array(ids, dtype=np.int64))
         for interval, row in zip(intervals, rows.tolist(), strict=True):
             rest = packets.argument("part", interval.part)
             if window.step is not None:

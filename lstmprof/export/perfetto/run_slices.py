@@ -106,7 +106,7 @@ class RunSlices:
         op = events.rows_named("op_id")[rows]
         codes, names = events.texts("name")
         code_of_op = np.where(op == NONE, NONE, codes[op])
-        of_ops = [names[code] if code >= 0 else None for code in code_of_op.tolist()]
+        op_names = [names[code] if code >= 0 else None for code in code_of_op.tolist()]
         columns: list[list[bytes]] = []
         columns.append(self._each(writers.KIND, _texts(events, "kind", rows), self._text))
         for column, name in writers.NUMBERS.items():
@@ -117,7 +117,7 @@ class RunSlices:
         pids = zip(hosted, _numbers(events, "pid", rows), strict=True)
         beside = [None if on_thread else pid for on_thread, pid in pids]
         columns.append(self._each(writers.PID, beside, self._number))
-        columns.append(self._each(_OP, of_ops, self._text))
+        columns.append(self._each(_OP, op_names, self._text))
         return [b"".join(parts) for parts in zip(*columns, strict=True)]
 
     def _each(

@@ -153,14 +153,7 @@ class Packets:
             return message(4, key + _tag(5, _FIXED64) + struct.pack("<d", value))
         return message(4, key + number(4, value))
 
-    def begin(
-        self,
-        track: int,
-        at_ns: int,
-        name: str,
-        category: str,
-        rest: bytes = b"",
-    ) -> None:
+    def begin(self, track: int, at_ns: int, name: str, category: str, rest: bytes = b"") -> None:
         """Begin a slice on ``track``, inside an open one; ``rest`` are its arguments and arrows."""
         key = (track, name, category)
         head = self._heads.get(key)
@@ -280,8 +273,8 @@ class Tracks:
 
     def _thread(self, rank: int | None, pid: int | None, tid: int | None, repeat: int) -> int:
         number, process = self._process(rank, pid)
-        of_thread = "thread" if tid is None else f"thread {tid}"
-        name = shown_name(self._info.thread_names(rank).get(str(tid), "")) or of_thread
+        numbered = "thread" if tid is None else f"thread {tid}"
+        name = shown_name(self._info.thread_names(rank).get(str(tid), "")) or numbered
         more = _whose(Where(rank, pid, tid, thread=True))
         if repeat:
             return self._packets.track(f"{name}: what overlaps", process, more=more)
@@ -295,15 +288,15 @@ class Tracks:
             group = self._device(rank, device)
             rank_ = 2 if stream is None else 2 + min(max(stream, 0), _FIRST_FREE_ID)
             whose = b"" if rank is None else _whose(Where(rank))
-            of_all = f"{name}: {kind}" if kind else name
-            return self._packets.track(of_all, group, rank=rank_, more=whose)
+            title = f"{name}: {kind}" if kind else name
+            return self._packets.track(title, group, rank=rank_, more=whose)
 
         return self._track(("stream", rank, device, stream, kind), new)
 
     def facts(self, origin_ns: int) -> None:
         """Write a track that describes the profile as a whole."""
         info = self._info
-        said = Facts(
+        values = Facts(
             info.profile_format or "perfetto",
             origin_ns,
             dict(info.device_names or {}),
@@ -313,7 +306,7 @@ class Tracks:
             list(info.notes or ()),
             dict(info.profile_metadata or {}),
         )
-        text = msgspec.json.encode(said).decode()
+        text = msgspec.json.encode(values).decode()
         self._packets.track(FACTS_TRACK, more=description(text))
 
     def ledger(self, rank: int | None, device: int | None) -> Track:

@@ -209,14 +209,14 @@ class Buffer:
 
     def upload(self, array: Any) -> Call:
         """Return a function that enqueues a copy of ``array`` to the device."""
-        held = np.ascontiguousarray(array, self.dtype)
-        if held.shape != self.shape:
-            raise ValueError("an array of shape {} for {}".format(held.shape, self.shape))
+        contiguous = np.ascontiguousarray(array, self.dtype)
+        if contiguous.shape != self.shape:
+            raise ValueError("an array of shape {} for {}".format(contiguous.shape, self.shape))
         return self.runtime.bound(
             "cudaMemcpyAsync",
             {
                 "dst": self.address,
-                "src": held.ctypes.data_as(ctypes.c_void_p),  # keeps the array alive
+                "src": contiguous.ctypes.data_as(ctypes.c_void_p),  # keeps the array alive
                 "count": self.bytes,
                 "kind": HOST_TO_DEVICE,
                 "stream": DEFAULT_STREAM,

@@ -66,15 +66,15 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
     workload = module.workload
     steps = arrays["embedding"][inputs] if workload.vocabulary else inputs
     batch, time_steps = steps.shape[:2]
-    known = jnp.full(batch, time_steps, jnp.int32) if lengths is None else lengths
+    sequence_lengths = jnp.full(batch, time_steps, jnp.int32) if lengths is None else lengths
     zeros = jnp.zeros((workload.layers * workload.directions, batch, workload.hidden), steps.dtype)
     outputs, _, _ = rnn.lstm(
-        *(steps, zeros, zeros, arrays["lstm"], known),
+        *(steps, zeros, zeros, arrays["lstm"], sequence_lengths),
         *(workload.features, workload.hidden, workload.layers, NO_DROPOUT),
         workload.bidirectional,
     )
     if not workload.every_step:
-        outputs = outputs[jnp.arange(batch), known - 1]
+        outputs = outputs[jnp.arange(batch), sequence_lengths - 1]
     return outputs @ arrays["head"] if workload.head else outputs
 
 

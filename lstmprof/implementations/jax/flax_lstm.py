@@ -160,9 +160,9 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     for path in module.arrays:
         place = _place(module.layers.workload.cell, path)
         if place is not None:
-            of_gates = rows.setdefault(place.shared, {})
-            of_gates[place.gate] = _turned(path, np.asarray(arrays[path]))
+            gates = rows.setdefault(place.shared, {})
+            gates[place.gate] = _turned(path, np.asarray(arrays[path]))
     return {
-        shared: np.concatenate([of_gates[gate] for gate in sorted(of_gates)])
-        for shared, of_gates in rows.items()
+        shared: np.concatenate([gates[gate] for gate in sorted(gates)])
+        for shared, gates in rows.items()
     }

@@ -17,10 +17,7 @@ from lstmprof.implementations.keras.lstm import Network, build, canonical, load,
 __all__ = ["KERNELS", "TIME_MAJOR", "apply", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
-KERNELS = (
-    ("cudnn_rnn", "cuDNN"),
-    ("while", "XLA's fused operators in a while loop"),
-)
+KERNELS = (("cudnn_rnn", "cuDNN"), ("while", "XLA's fused operators in a while loop"))
 
 
 def apply(

@@ -40,10 +40,7 @@ __all__ = [
 ]
 
 TIME_MAJOR = False
-KERNELS = (
-    ("CudnnRNN", "cuDNN"),
-    ("while", "separate TensorFlow operators in Keras's while loop"),
-)
+KERNELS = (("CudnnRNN", "cuDNN"), ("while", "separate TensorFlow operators in Keras's while loop"))
 
 
 def build(workload: Workload) -> Network:

@@ -18,7 +18,4 @@ from lstmprof.implementations.keras.lstm import build, canonical, load, paramete
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
-KERNELS = (
-    ("aten::_cudnn_rnn", "cuDNN"),
-    ("aten::tanh", "separate ATen operators in Keras's loop"),
-)
+KERNELS = (("aten::_cudnn_rnn", "cuDNN"), ("aten::tanh", "separate ATen operators in Keras's loop"))

@@ -14,14 +14,7 @@ from typing import Any
 import pytensor
 import pytensor.tensor as pt
 
-from lstmprof.implementations._scan import (
-    Library,
-    Network,
-    apply,
-    canonical,
-    load,
-    parameters,
-)
+from lstmprof.implementations._scan import Library, Network, apply, canonical, load, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "apply", "build", "canonical", "load", "parameters"]

@@ -62,8 +62,8 @@ class Network(Ends):
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
-        asked, (steps, batch) = self.workload, inputs.shape[:2]
-        zeros = tf.zeros([asked.layers * asked.directions, batch, asked.hidden])
+        workload, (steps, batch) = self.workload, inputs.shape[:2]
+        zeros = tf.zeros([workload.layers * workload.directions, batch, workload.hidden])
         return tf.raw_ops.CudnnRNNV3(
             input=inputs,
             input_h=zeros,
@@ -71,7 +71,7 @@ class Network(Ends):
             params=tf.convert_to_tensor(self.params),
             sequence_lengths=tf.fill([batch], steps) if lengths is None else lengths,
             rnn_mode="lstm",
-            direction="bidirectional" if asked.bidirectional else "unidirectional",
+            direction="bidirectional" if workload.bidirectional else "unidirectional",
             is_training=True,
             time_major=True,
         ).output

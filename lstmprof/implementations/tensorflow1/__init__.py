@@ -37,15 +37,15 @@ class Ends:
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
         """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
-        asked = self.workload
-        if asked.vocabulary:
-            self.embedding = _variable("embedding", (asked.vocabulary, asked.features))
+        workload = self.workload
+        if workload.vocabulary:
+            self.embedding = _variable("embedding", (workload.vocabulary, workload.features))
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
         outputs = self.run(inputs, lengths)
-        if not asked.every_step:
-            outputs = _last(outputs, lengths, asked.batch)
-        if asked.head:
-            self.head = _variable("head", (asked.directions * asked.hidden, asked.classes))
+        if not workload.every_step:
+            outputs = _last(outputs, lengths, workload.batch)
+        if workload.head:
+            self.head = _variable("head", (workload.directions * workload.hidden, workload.classes))
             outputs = tf.tensordot(outputs, self.head, 1)
         return outputs
 

@@ -53,11 +53,13 @@ class Network(Ends):
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
-        asked = self.workload
-        self.lstm = cudnn_rnn.CudnnLSTM(asked.layers, asked.hidden, direction=self.direction)
-        told = {} if lengths is None else {"sequence_lengths": lengths}
-        outputs, _ = self.lstm(inputs, training=True, **told)
-        outputs.set_shape([asked.time_steps, asked.batch, asked.directions * asked.hidden])
+        workload = self.workload
+        self.lstm = cudnn_rnn.CudnnLSTM(workload.layers, workload.hidden, direction=self.direction)
+        arguments = {} if lengths is None else {"sequence_lengths": lengths}
+        outputs, _ = self.lstm(inputs, training=True, **arguments)
+        outputs.set_shape(
+            [workload.time_steps, workload.batch, workload.directions * workload.hidden]
+        )
         return outputs
 
     @property

@@ -13,14 +13,7 @@ from typing import Any
 import theano
 import theano.tensor as tt
 
-from lstmprof.implementations._scan import (
-    Library,
-    Network,
-    apply,
-    canonical,
-    load,
-    parameters,
-)
+from lstmprof.implementations._scan import Library, Network, apply, canonical, load, parameters
 from lstmprof.implementations.theano import KERNELS
 from lstmprof.workloads import Workload
 

@@ -22,10 +22,7 @@ from lstmprof.workloads import Workload
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
-KERNELS = (
-    ("Torch-Compiled Region: 0/0", "Inductor"),
-    ("CompiledFunction", "Inductor"),
-)
+KERNELS = (("Torch-Compiled Region: 0/0", "Inductor"), ("CompiledFunction", "Inductor"))
 
 
 def build(workload: Workload) -> layers.Layers:

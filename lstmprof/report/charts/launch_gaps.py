@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import altair as alt
+import numpy as np
 
 from lstmprof.numbers import number_of, percent
 from lstmprof.report import drawing
@@ -18,8 +19,8 @@ from lstmprof.report.palette import PARTS, order_of, part_of
 TITLE = "Kernels and launch gaps"
 COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
 ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
-#: Height of the chart in pixels.
-HEIGHT = 360
+#: Height of the chart in pixels, and number of points of its line (its axes differ).
+HEIGHT, _LINE_POINTS = 360, 24
 
 
 def figures(report: Report) -> list[Figure]:
@@ -86,7 +87,8 @@ def chart(rows: Rows) -> drawing.Drawn:
         scale=alt.Scale(type="symlog", constant=1, domain=[0, 1.6 * longest], nice=False),
         axis=alt.Axis(values=[0, *(t for t in ticks if t >= 1)], format=",~r"),
     )
-    ends = [{"dur_us": length_us, "gap_us": length_us} for length_us in _between(shortest, longest)]
+    lengths_us = np.geomspace(shortest, longest, _LINE_POINTS).tolist()
+    ends = [{"dur_us": length_us, "gap_us": length_us} for length_us in lengths_us]
     line = alt.Chart(alt.InlineData(values=ends)).mark_line(strokeDash=[6, 4]).encode(x=x, y=y)
     points = (
         alt.Chart(drawing.inline(values))
@@ -116,8 +118,3 @@ def _ticks(longest: float) -> list[float]:
     """Return the ticks 0.1, 0.2, 0.5, 1, … µs up to at least ``longest``."""
     powers = range(-1, math.ceil(math.log10(max(longest, 1))) + 1)
     return [step * 10.0**power for power in powers for step in (1, 2, 5)]
-
-
-def _between(low: float, high: float, points: int = 24) -> list[float]:
-    """Return ``points`` numbers from ``low`` to ``high``, evenly spaced on a logarithmic axis."""
-    return [low * (high / low) ** (i / (points - 1)) for i in range(points)]

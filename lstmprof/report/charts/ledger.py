@@ -54,8 +54,8 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
     """Return a sentence about the largest part of the longest step (or profile)."""
     drawn = bars(rows)
     longest = max(drawn, key=lambda bar: bar["whole_ms"])
-    of_bar = [bar for bar in drawn if bar["label"] == longest["label"]]
-    largest = max(of_bar, key=lambda bar: bar["ms"])
+    pieces = [bar for bar in drawn if bar["label"] == longest["label"]]
+    largest = max(pieces, key=lambda bar: bar["ms"])
     step = "step" if marked else "profile"
     return (
         f"The largest part of the {longest['said']} {step} of {longest['label']} is "
@@ -68,7 +68,7 @@ def bars(rows: Rows) -> list[Row]:
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
-    return [piece for of_run in by_run.values() for piece in _pieces(of_run)]
+    return [piece for run_rows in by_run.values() for piece in _pieces(run_rows)]
 
 
 def _pieces(rows: Rows) -> list[Row]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import altair as alt
 
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, Row, Rows
+from lstmprof.report.model import Figure, Report, Rows
 
 TITLE = "Time per step"
 COLUMNS = ("run", "label", "step_ns", "low_ns", "high_ns", "times", "iterations")
@@ -19,7 +21,7 @@ def figures(report: Report) -> list[Figure]:
     """Return one figure per group of compared runs, with the fastest run first."""
     group_figures = []
     for group, rows in report.by_group(report.times):
-        rows.sort(key=_step_ns)
+        rows.sort(key=itemgetter("step_ns"))
         runs = report.members(group)
         steps = drawing.span((facts.steps for facts in runs), "profiled steps")
         group_figures.append(
@@ -34,11 +36,6 @@ def figures(report: Report) -> list[Figure]:
             )
         )
     return group_figures
-
-
-def _step_ns(row: Row) -> float:
-    step_ns: float = row["step_ns"]
-    return step_ns
 
 
 def sentence(rows: Rows) -> str:

@@ -83,9 +83,7 @@ def chart(rows: Rows) -> drawing.Drawn:
     base = (
         alt.Chart(drawing.inline(list(_labelled(rows)), (*COLUMNS, "said")))
         .transform_calculate(
-            ms="datum.step_ns / 1e6",
-            low="datum.low_ns / 1e6",
-            high="datum.high_ns / 1e6",
+            ms="datum.step_ns / 1e6", low="datum.low_ns / 1e6", high="datum.high_ns / 1e6"
         )
         .encode(
             x=alt.X(

@@ -104,8 +104,8 @@ def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list
 def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
     delta_ns = end_ns - start_ns
     sign = "" if base == STEP else "+" if delta_ns >= 0 else "−"
-    said = f"{sign}{milliseconds(abs(delta_ns))} ms"
-    columns = {"order": order, "label": label, "base": base, "said": said}
+    text = f"{sign}{milliseconds(abs(delta_ns))} ms"
+    columns = {"order": order, "label": label, "base": base, "said": text}
     return {**columns, "start_ns": start_ns, "end_ns": end_ns}
 
 
@@ -122,12 +122,7 @@ def chart(
             right="max(datum.start_ns, datum.end_ns) / 1e6",
         )
         .encode(
-            y=alt.Y(
-                "label:N",
-                sort=alt.SortField("order"),
-                title=None,
-                axis=drawing.label_marks(),
-            )
+            y=alt.Y("label:N", sort=alt.SortField("order"), title=None, axis=drawing.label_marks())
         )
     )
     # The page may replace the rows by those of another pair, so the scale has all parts.

@@ -161,13 +161,13 @@ def refuse(path: Path, *, force: bool) -> None:
 
 def vega() -> str:
     """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, escaped for a ``<script>``."""
-    kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
+    bundle_file = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
     try:
-        bundle = kept.read_bytes().decode()
+        bundle = bundle_file.read_bytes().decode()
     except OSError:
         bundle = _bundled_vega()
         with contextlib.suppress(OSError):  # a cache that cannot be written
-            write_file(kept, bundle.encode())
+            write_file(bundle_file, bundle.encode())
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

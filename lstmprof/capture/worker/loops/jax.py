@@ -285,8 +285,8 @@ class File(UsersFile):
 
     def apply(self, network: UsersNetwork, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
         """Return the outputs as a pure function of ``arrays``."""
-        told = () if lengths is None else (lengths,)
-        return network.function(network.tree(arrays), inputs, *told)
+        arguments = () if lengths is None else (lengths,)
+        return network.function(network.tree(arrays), inputs, *arguments)
 
     def first_step(
         self, network: UsersNetwork, workload: Workload, batch: Any, device: str

@@ -171,9 +171,9 @@ class GluonNetwork:
 
     def loss(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
         """Compute the loss in the phases ``forward`` and ``loss``; return it."""
-        known = [arrays["lengths"]] if self.workload.variable_length else []
+        lengths = [arrays["lengths"]] if self.workload.variable_length else []
         with ranges("forward"):
-            outputs = self.block(arrays["inputs"], *known)
+            outputs = self.block(arrays["inputs"], *lengths)
         with ranges("loss"):
             return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
 

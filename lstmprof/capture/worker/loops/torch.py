@@ -198,8 +198,8 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
             return []
         with self.recording_shapes(folder) as inputs:
             self.step(no_ranges)
-        told = getattr(self.implementation, "op_inputs", None)
-        return inputs if told is None else [*inputs, *told(self.module)]
+        op_inputs = getattr(self.implementation, "op_inputs", None)
+        return inputs if op_inputs is None else [*inputs, *op_inputs(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Return the names of operators in the profile; old versions lack ``aten::``."""
@@ -368,9 +368,9 @@ class File(UsersFile):
         """Run the first step in strict float32, whatever the requested precision is."""
         network = network.to(device).train()
         lengths = torch.from_numpy(batch.lengths)
-        told = (lengths,) if workload.variable_length else ()
+        arguments = (lengths,) if workload.variable_length else ()
         set_tf32("fp32")
-        outputs = network(torch.from_numpy(batch.inputs).to(device), *told)
+        outputs = network(torch.from_numpy(batch.inputs).to(device), *arguments)
         self.refuse_unless_shaped(workload, outputs)
         targets = torch.from_numpy(batch.targets).to(device)
         loss = loss_of(workload, outputs, targets, lengths, self.TIME_MAJOR)

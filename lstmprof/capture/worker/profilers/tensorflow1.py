@@ -83,8 +83,8 @@ class SessionTrace:
         for name, start_ns, end_ns in self.ranges:
             start_us, end_us = start_ns // 1000, -(-end_ns // 1000)
             place = {"ph": "X", "cat": RANGE, "name": name, "pid": pid, "tid": 0}
-            told = {"pid": os.getpid()}
-            yield dict(place, ts=start_us, dur=end_us - start_us, args=told)
+            arguments = {"pid": os.getpid()}
+            yield dict(place, ts=start_us, dur=end_us - start_us, args=arguments)
 
 
 class Tensorflow1Profiler(Profiler):

@@ -193,8 +193,8 @@ def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
     outer, inner = (sorted(named.get(name, ())) for name in NESTED)
     spans = [end - start for start, end in named.get(calibration.RANGE, ())]
     pairs = list(zip(outer, inner))
-    told = any(end % 1e3 for _, end in outer)
-    if not pairs or not spans or len(outer) != len(inner) or not told:
+    is_fine = any(end % 1e3 for _, end in outer)
+    if not pairs or not spans or len(outer) != len(inner) or not is_fine:
         return None
     return calibration.EventParts(
         before_ns=statistics.median(within[0] - around[0] for around, within in pairs),
@@ -212,10 +212,10 @@ def fp32_precision(*place: str) -> Optional[str]:
     """Return ``fp32_precision`` of a part of ``torch.backends``; None before PyTorch 2.9."""
     if not hasattr(torch._C, "_get_fp32_precision_getter"):
         return None
-    found: Any = torch.backends
+    part: Any = torch.backends
     for name in place:
-        found = getattr(found, name, None)
-    precision: Optional[str] = getattr(found, "fp32_precision", None)
+        part = getattr(part, name, None)
+    precision: Optional[str] = getattr(part, "fp32_precision", None)
     return precision
 
 
