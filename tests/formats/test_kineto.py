@@ -89,6 +89,21 @@ def test_today_joins_an_op_its_launch_and_its_kernel(tmp_path: Path) -> None:
     assert profile.notes == ()
 
 
+def test_rocm_profiles_without_correlation_ids_are_linked_by_their_external_ids(
+    tmp_path: Path,
+) -> None:
+    profile = read_events(
+        tmp_path,
+        event("cpu_op", "aten::fill_", 100, 60, args={"External id": 513}),
+        event("cuda_runtime", "hipInit", 105, 5, args={"External id": 4}),
+        event("cuda_runtime", "hipLaunchKernel", 110, 9, args={"External id": 1}),
+        event("kernel", "fill", 115, 3, pid=2, tid=0, args={"External id": 1}),
+        event("cuda_runtime", "hipMemcpy", 130, 9, args={"External id": 7, "correlation": 0}),
+    )
+    assert column(profile, "kind") == ["op", "runtime", "runtime", "kernel", "runtime"]
+    assert column(profile, "correlation_id") == [None, 4, 1, 1, None]
+
+
 def test_categories_of_2021_have_the_same_kinds(tmp_path: Path) -> None:
     # µs since 1970; thread ids are texts, a stream is a thread called "stream 7"
     epoch_us = 1_623_142_623_460_000

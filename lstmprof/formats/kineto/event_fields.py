@@ -22,7 +22,7 @@ from lstmprof.events import launch_config
 from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, RESERVED, Count, values_table
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import element_bytes
-from lstmprof.events.schema import PHASES, PROGRAM
+from lstmprof.events.schema import ACTIVITY_KINDS, PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
@@ -56,6 +56,9 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
+#: Runtime calls and activities. ROCm's profiles of 2022 to 2024 write the correlation id of
+#: these only as ``External id``.
+CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
 #: Names of a kernel event's arguments, in the order of the parameters of ``launched_with``.
 LAUNCHED_WITH = (
     *("block", "grid", "registers per thread", "shared memory"),
@@ -152,13 +155,16 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
     name = rows.clean(str(event.get("name", "")))
     args = as_object(event.get("args"))
     row_kind = kind(category, name)
+    external = args.get("External id", args.get("external id"))
     plain = Row(
         row_kind or "range",
         name,
         start_ns,
         dur_ns,
-        correlation_id=rows.positive(args.get("correlation")),
-        external_id=rows.positive(args.get("External id", args.get("external id"))),
+        correlation_id=rows.positive(
+            args.get("correlation", external if row_kind in CORRELATED else None)
+        ),
+        external_id=rows.positive(external),
     )
     on_gpu = row_kind == "kernel"
     if category in ON_DEVICE or (row_kind is None and "device" in args and "stream" in args):

@@ -192,11 +192,14 @@ def _kinds_and_names(records: Records, cats: Ints, categories: list[str]) -> dic
     if None in kinds:
         raise OddError  # unknown category; reading row by row counts such events
     on_device = _flags(categories, event_fields.ON_DEVICE)[cats]
+    correlation, external = records.ints("correlation"), records.either("external", "external_2021")
+    correlated = np.array([kind in event_fields.CORRELATED for kind in kinds], bool)
+    instead = correlated[pairs.indices.to_numpy()] & (correlation == ABSENT)
     return {
         "kind": _texts(pairs.indices.to_numpy(), kinds),
         "name": _texts(names, name_texts),
-        "correlation_id": _positive(records.ints("correlation")),
-        "external_id": _positive(records.either("external", "external_2021")),
+        "correlation_id": _positive(np.where(instead, external, correlation)),
+        "external_id": _positive(external),
         "launch_config": _launches(records, _flags(categories, _KERNELS)[cats]),
         **_on_device(records, on_device),
         **_on_host(records, ~on_device),
