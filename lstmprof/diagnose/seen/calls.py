@@ -247,6 +247,8 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
     if not is_launch(name) and not steps_before(lane):
         first = np.union1d(first, rows[early])
     others = np.setdiff1d(rows, first)
+    if not len(others) and _ALLOCATES.search(name):
+        others = first[1:]  # further allocations before the first kernel are work of the same kind
     middle = upper_median(dur[others]) if len(others) else None
     if loads(name):
         long = np.ones(len(first), dtype=np.bool_)

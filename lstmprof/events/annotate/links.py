@@ -11,7 +11,6 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 from lstmprof.events.groups import Codes, inherited
 from lstmprof.events.intervals import Flags, Ints, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
@@ -208,6 +207,9 @@ def _op_phase(name: str) -> int:
     if name.startswith("mxnet::"):
         matches = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
         return next(matches, NONE)
+    # Imported here, because commands that read a stored run do not need the rules for categories.
+    from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
+
     scan = scan_label(name)
     if scan is None:
         return NONE

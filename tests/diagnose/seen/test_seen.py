@@ -106,6 +106,17 @@ def test_long_calls_before_the_first_kernel_initialise_unless_later_ones_are_as_
     assert [(f.name, f.count) for f in facts] == ([("cudaFree", count)] if count else [])
 
 
+@pytest.mark.parametrize(("second_ms", "count"), [(0.01, 1), (15, 0)])
+def test_long_allocations_before_the_first_kernel_initialise_unless_the_others_are_as_long(
+    second_ms: float, count: int
+) -> None:
+    work = [call("cudaLaunchKernel", 90, 90.01, 1), kernel("a", 90, 95, 1)]
+    calls = ((0, 30), (30, second_ms), (60, second_ms))
+    rows = [call("cudaHostAlloc", at, at + length) for at, length in calls]
+    facts = seen(*rows, *work).loading
+    assert [(f.name, f.count) for f in facts] == ([("cudaHostAlloc", count)] if count else [])
+
+
 def test_calls_that_all_take_long_have_loaded_nothing() -> None:
     rows = [
         one
