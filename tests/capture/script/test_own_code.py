@@ -325,9 +325,9 @@ def test_a_program_of_tensorflow_1_under_python_3_7_is_what_it_is_alone(tmp_path
     assert (ended.returncode, alone.returncode) == (0, 0), ended.stderr
     steps = [line.split(":")[0] for line in alone.stdout.splitlines()]
     assert [line.split(":")[0] for line in ended.stdout.splitlines()] == steps
-    facts = info(tmp_path, "tf1_session")
-    assert facts["python"].startswith("3.7")
-    assert len(facts["profiled_wall_ns"]) == 10
+    (line,) = (one for one in ended.stderr.splitlines() if one.startswith("lstmprof: "))
+    # lstmprof run has no profiler for TensorFlow 1.15; its own captures have one
+    assert line.startswith("lstmprof: did not write traces/tf1_session: stopped while warming up")
 
 
 def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path: Path) -> None:
