@@ -79,7 +79,7 @@ def test_the_table_and_the_chart_show_them(
 ) -> None:
     terminal.show_table(breakdowns, "timings", 0)
     shown = capsys.readouterr().out
-    lines = [line.split() for line in shown[shown.index("By version") :].splitlines()]
+    lines = [line.split() for line in shown[shown.index("by version") :].splitlines()]
     (old,) = [line for line in lines if "1.8.1" in line]
     assert old[:3] == ["torch-nn-lstm", "torch", "1.8.1"]
     assert old[-1] == "1.00×"

@@ -206,7 +206,7 @@ def load(network, weights):
         ),
         (
             NETWORK.replace("(w.hidden, w.classes", "(w.hidden + 1, w.classes"),
-            r"^mine.py:12 in forward: RuntimeError: mat1 and mat2 shapes .*; correct the file",
+            r"^mine.py:12 in forward: RuntimeError: .*mat1 and mat2 .*; correct the file",
         ),
         (
             NETWORK.replace("w.classes, bias", "w.classes + 1, bias"),
