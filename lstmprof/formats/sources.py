@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -111,11 +111,11 @@ def path_of(word: Path | str) -> Path:
     return Path(word)
 
 
-def groups(word: Path | str, *, may_be_empty: bool = False) -> list[list[Source]]:
-    """Return the files at the path or URL ``word``; possible ranks of one job are in one group.
+def groups(word: Path | str, runs: Collection[Path] = ()) -> list[list[Source]]:
+    """Return the profile files at ``word``, a path or URL; possible ranks of a job are one group.
 
-    The raw profiles inside of runs below a folder are not listed: the runs have their events.
-    ``may_be_empty``: return nothing for a folder without profiles.
+    ``runs`` are folders below ``word`` that the caller opens as runs. Their raw profiles are left
+    out, and a folder without other profiles is no error.
 
     Raises:
         ProfileError: nothing exists there, or nothing that can be a profile.
@@ -125,9 +125,9 @@ def groups(word: Path | str, *, may_be_empty: bool = False) -> list[list[Source]
     path = path_of(word)
     if not path.is_dir():
         return _groups_in_file(_local(path), _head(path))
-    listed, locked = _listed(path)
+    listed, locked = _listed(path, runs)
     every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
-    if not every and not may_be_empty:
+    if not every and not runs:
         if locked:
             raise _permission_denied(locked[0])
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
@@ -141,18 +141,14 @@ def groups(word: Path | str, *, may_be_empty: bool = False) -> list[list[Source]
     return [*loose, *of_archives, *shut, *_too_many(_local(path), len(every))]
 
 
-#: A folder with these files is a run.
-_FILES_OF_A_RUN = {"run.json", "events.parquet"}
-
-
-def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return (files, unreadable folders) below ``folder``, both sorted."""
+def _listed(folder: Path, runs: Collection[Path]) -> tuple[list[Path], list[Path]]:
+    """Return (files, unreadable folders) below ``folder``, without ``runs``, both sorted."""
     if not is_readable_folder(folder):
         raise _permission_denied(folder)
     files: list[Path] = []
     locked: list[Path] = []
     for place, folders, names in os.walk(folder):
-        if set(names) >= _FILES_OF_A_RUN and place != str(folder):
+        if Path(place) in runs:
             folders.clear()
             continue
         inner = [Path(place, name) for name in folders if not name.startswith(".")]

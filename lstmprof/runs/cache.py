@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -111,7 +111,7 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
             with opened_word.trying(place):
                 opened_word.runs.append(_run_at(place, cache))
         if not places:
-            _ingest(word, cache, opened_word, reading, may_be_empty=bool(deeper))
+            _ingest(word, cache, opened_word, reading, deeper)
     return opened_word
 
 
@@ -128,8 +128,10 @@ def _runs_at(word: Path | str) -> Sequence[Path | str]:
 
 def _runs_below(word: Path | str) -> list[Path]:
     """Return the folders of runs at any depth below the folder ``word``, sorted."""
+    if is_url(word) or not str(word):
+        return []
     below = []
-    for place, folders, names in os.walk(word) if not is_url(word) and str(word) else ():
+    for place, folders, names in os.walk(word):
         folders[:] = [name for name in folders if not name.startswith(".")]
         if RUN_FILE in names:
             below.append(Path(place))
@@ -147,14 +149,14 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 
 
 def _ingest(
-    word: Path | str, cache: Path, of_word: _Opened, reading: Reading, *, may_be_empty: bool
+    word: Path | str, cache: Path, of_word: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
     """Add the runs of the raw profiles at ``word`` to ``of_word``; read those not in the cache."""
     # Imported here, because the import of the readers takes long, and runs do not need them.
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
-    groups = sources.groups(word, may_be_empty=may_be_empty)
+    groups = sources.groups(word, deeper)
     for name, group in zip(run_names(word, groups), groups, strict=True):
         readers = [__version__, str(SCHEMA_VERSION), _annotation(Path(annotate.__file__).parent)]
         key = "|".join([*(source.stamp for source in group), *readers])
