@@ -41,8 +41,9 @@ takes when nothing disturbs it. The brackets after a ratio of ours are its 95 % 
 **Verdicts.** Each claim has one of three:
 
 - *Reproduced*: the study's ratio and ours differ by at most {alike:.0f} %.
-- *Differs here*: they differ by more. The brackets name the device of our runs. The list below the
-  tables says why they differ, as far as our runs show it.
+- *Differs here*: they differ by more. Text in brackets says how our runs differ from the study's:
+  the device and, if our sequences are shorter, the number of time steps. The list below the tables
+  says why the ratios differ, as far as our runs show it.
 - *Needs a GPU*: we have not measured this ratio. The number in brackets is the number of a command,
   listed at the end of the section, that measures it.
 

@@ -76,9 +76,10 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 def _mean(captured: pd.DataFrame, implementation: str) -> str | None:
     """Return mean and standard deviation of the timed steps in ms, as the study states its own."""
-    for row in captured[captured.implementation == implementation].itertuples():
-        return f"{number(row.mean_ms)} ± {number(row.std_ms)}"
-    return None
+    own = captured[captured.implementation == implementation]
+    if not len(own) or own.std_ms.isna().any():
+        return None
+    return f"{number(own.mean_ms.iloc[-1])} ± {number(own.std_ms.iloc[-1])}"
 
 
 def _work(
@@ -209,7 +210,8 @@ def times(rows: pd.DataFrame) -> list[str]:
     if not len(captured):
         return []
     cells = {
-        (row.implementation, row.here): f"{number(row.our_ms.value)} ({row.mean_ms})"
+        (row.implementation, row.here): number(row.our_ms.value)
+        + (f" ({row.mean_ms})" if row.mean_ms else "")
         for row in captured.itertuples()
     }
     networks = list(captured.here.unique())

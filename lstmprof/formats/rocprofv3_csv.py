@@ -1,6 +1,6 @@
 """Read the kernels in the CSV of AMD's rocprofv3 (``*_kernel_trace.csv``).
 
-rocprofv3 writes CSV unless told otherwise (before ROCm 7). Each kind of record has its own file;
+Before ROCm 7, rocprofv3 writes CSV by default. Each kind of record has its own file;
 this is the one of kernels, so the profile has no launches and no copies. Times are nanoseconds
 since the machine started. ``Grid_Size`` counts threads. The first versions have no ``Stream_Id``
 and name an agent by a number, later ones by ``Agent 1``.

@@ -152,7 +152,7 @@ def layer_loop(
     next_matmul_inputs: int | None = None,
     library: str | None = None,
 ) -> Loop:
-    """Return the op ``row`` as a loop of ``units`` directions, each of which is ``network``."""
+    """Return the op ``row`` as a loop of ``units`` directions; ``network`` describes each."""
     return Loop(
         form=LAYER_OP,
         op=op,

@@ -136,9 +136,8 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
     """Return the least time: time steps × (recurrent matmul + elementwise work), or None.
 
-    It assumes the measured peak rates, directions that run in parallel, layers of which each runs
-    one time step behind the layer below, and weights that are read once. ``backward`` adds the
-    backward pass.
+    It assumes the measured peak rates, and weights that are read once. Directions run in parallel,
+    and each layer runs one time step behind the layer below. ``backward`` adds the backward pass.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")

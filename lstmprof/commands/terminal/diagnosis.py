@@ -177,8 +177,8 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     for text in lost[:SHOWN]:
         terminal.write_under("Lost time: ", text)
     if len(lost) > SHOWN:
-        more = number_of(len(lost) - SHOWN, "more run", "more runs")
-        terminal.write_under("Lost time: ", f"also in {more}")
+        more = number_of(len(lost) - SHOWN, "other run", "other runs")
+        terminal.write_under("Lost time: ", f"{more} lost time, too")
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:

@@ -500,7 +500,7 @@ GROUP_BY_LENGTH = Remedy(
     decide=late_in_turn,
     sources=("https://github.com/huggingface/transformers/issues/47340",),
     example=Example(
-        of="two ranks, each of which is late in every second step (a generated profile)",
+        of="two ranks that are late in turn, each in every second step (a generated profile)",
         seen="in collectives, this rank waits 0.400 ms per step for a late rank",
     ),
 )

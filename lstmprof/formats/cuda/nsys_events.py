@@ -137,7 +137,7 @@ _NODES = "CUDA_GRAPH_NODE_EVENTS"
 
 
 class GraphNodes:
-    """The nodes of CUDA graphs: which call captured a node, and which node is a clone of which.
+    """The nodes of CUDA graphs: the call that captured each, and the node that it was cloned from.
 
     ``CUDA_GRAPH_NODE_EVENTS`` (``--cuda-graph-trace=node``) has the creation of each node. If a
     stream is captured, a node is created inside the launch call. ``cudaGraphInstantiate`` clones

@@ -112,7 +112,7 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw bars (room for ``most``), each of which begins where the one before ended."""
+    """Draw bars (room for ``most``); each begins where the one before ended."""
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))

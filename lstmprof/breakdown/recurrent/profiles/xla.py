@@ -270,7 +270,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell of these matmuls, of which each operand may be the weight; tanhs decide."""
+    """Return the cell of these matmuls, by tanhs; each operand of a matmul may be the weight."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
