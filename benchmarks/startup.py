@@ -3,9 +3,10 @@
 Each round runs each command once. A first round, which warms the disk cache and writes bytecode,
 does not count. The table has medians, and for comparison the time of an empty Python process and of
 the imports that a breakdown needs. Limits: 0.25 s for help and 1.0 s for the breakdown of a small
-run. Goals: 0.08 s and 0.3 s.
+run. Goals: 0.08 s and 0.3 s. Name three runs to measure also ``diagnose`` of the first two and
+``report`` of all. Goals: 0.5 s and 2 s of CPU time.
 
-Example: ``python benchmarks/startup.py traces/my-run``
+Example: ``python benchmarks/startup.py traces/my-run traces/second traces/third``
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from pathlib import Path
 
 ROUNDS = 15
 _NOTHING = "python -c pass"
@@ -32,16 +33,23 @@ _ENVIRONMENT = {
 }
 
 
-def commands(run: Path) -> dict[str, list[str]]:
-    """Return the name of each measurement -> its command line."""
+def commands(runs: list[str], folder: str) -> dict[str, list[str]]:
+    """Return the name of each measurement -> its command line, which writes only to ``folder``."""
     lstmprof = [sys.executable, "-m", "lstmprof"]
+    run = runs[0]
+    page = f"{folder}/report.html"
+    of_several = {
+        "lstmprof diagnose, two runs": [*lstmprof, "diagnose", *runs[:2]],
+        "lstmprof report, three runs": [*lstmprof, "report", *runs[:3], "--out", page],
+    }
     return {
         _NOTHING: [sys.executable, "-c", "pass"],
         **{name: [sys.executable, "-c", code] for name, code in _IMPORTS.items()},
         "lstmprof --help": [*lstmprof, "--help"],
         "lstmprof list": [*lstmprof, "list"],
-        "lstmprof breakdown": [*lstmprof, "breakdown", str(run)],
-        "lstmprof breakdown --format json": [*lstmprof, "breakdown", str(run), "--format", "json"],
+        "lstmprof breakdown": [*lstmprof, "breakdown", run],
+        "lstmprof breakdown --format json": [*lstmprof, "breakdown", run, "--format", "json"],
+        **(of_several if len(runs) > 2 else {}),
     }
 
 
@@ -56,9 +64,9 @@ def cost(command: list[str]) -> tuple[float, float]:
     return time.perf_counter() - start, usage.ru_utime + usage.ru_stime
 
 
-def main(run: Path) -> None:
-    """Measure all commands on ``run``, and print one row for each."""
-    measured = commands(run)
+def main(runs: list[str], folder: str) -> None:
+    """Measure all commands on ``runs``, and print one row for each."""
+    measured = commands(runs, folder)
     costs: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
     for number in range(ROUNDS + 1):
         for name, command in measured.items():
@@ -75,4 +83,5 @@ def main(run: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as folder:
+        main(sys.argv[1:], folder)
