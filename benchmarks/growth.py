@@ -2,7 +2,8 @@
 
 The events of a run are repeated at later times with new ids, to several sizes. For each size a new
 process computes the default tables; then each table is computed alone. The limit: CPU time per
-event, without the start-up time, stays constant.
+event, without the start-up time, stays constant. Last, the repeated steps are joined into ten long
+ones, to measure the clean step, which matches the events of each step with those of the others.
 
 Example: ``python benchmarks/growth.py traces/my-run``
 """
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -62,6 +64,35 @@ def repeat(run: Run, least: int, folder: Path) -> int:
             file.write_table(pa.concat_tables(moved))
     shutil.copy(run.path / RUN_FILE, folder)
     return copies * len(events)
+
+
+def join_steps(folder: Path, count: int) -> None:
+    """Join the steps of the run in ``folder``, one after the other, into ``count`` longer steps."""
+    path = folder / "events.parquet"
+    events = pq.read_table(path)
+    columns = {name: events[name].to_numpy(zero_copy_only=False) for name in ("start_ns", "dur_ns")}
+    steps = np.flatnonzero(pc.equal(events["kind"], "step").to_numpy(zero_copy_only=False))
+    joined = np.arange(len(steps)) * count // len(steps)
+    first = steps[np.searchsorted(joined, np.arange(count))]
+    last = steps[np.searchsorted(joined, np.arange(count), side="right") - 1]
+    columns["dur_ns"] = columns["dur_ns"].copy()
+    columns["dur_ns"][first] = (columns["start_ns"] + columns["dur_ns"])[last] - columns[
+        "start_ns"
+    ][first]
+    stays = np.ones(len(events), bool)
+    stays[steps] = False
+    stays[first] = True
+    ids = np.cumsum(stays) - 1  # of the events that stay; a step that goes has its long step's id
+    ids[steps] = ids[first[joined]]
+    within = np.searchsorted(columns["start_ns"][first], columns["start_ns"], side="right") - 1
+    columns["step"] = pc.if_else(events["step"].is_valid(), within, None)
+    for name in _IDS:
+        columns[name] = pc.take(pa.array(ids), events[name])
+    for name, values in columns.items():
+        place = SCHEMA.get_field_index(name)
+        column = values if isinstance(values, pa.ChunkedArray) else pa.array(values)
+        events = events.set_column(place, SCHEMA.field(name), column.cast(SCHEMA.field(name).type))
+    pq.write_table(events.filter(pa.array(stays)).cast(SCHEMA), path, compression="zstd")
 
 
 def _moved(events: pa.Table, moves: dict[str, int]) -> pa.Table:
@@ -116,6 +147,17 @@ def of_all_sizes(run: Run) -> None:
         print(f"{count:12}{one.wall_s:9.2f}{one.cpu_s:9.2f}{rate:17.2f}{one.memory_mb:8.0f}")
 
 
+def of_long_steps(run: Run) -> None:
+    """Print the cost of a breakdown with a clean step, by number of events in ten steps."""
+    print(f"{'events in ten steps':>20}{'wall s':>9}{'CPU s':>9}{'MiB':>8}")
+    for size in SIZES[:2]:
+        with tempfile.TemporaryDirectory() as folder:
+            count = repeat(run, size, Path(folder))
+            join_steps(Path(folder), 10)
+            one = cost(Path(folder))
+        print(f"{count:20}{one.wall_s:9.2f}{one.cpu_s:9.2f}{one.memory_mb:8.0f}")
+
+
 def of_each_table(run: Run) -> None:
     """Print one row per table, with its growth for ten times as many events.
 
@@ -138,3 +180,4 @@ def of_each_table(run: Run) -> None:
 if __name__ == "__main__":
     of_all_sizes(open_run(Path(sys.argv[1])))
     of_each_table(open_run(Path(sys.argv[1])))
+    of_long_steps(open_run(Path(sys.argv[1])))

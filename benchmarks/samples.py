@@ -93,8 +93,16 @@ GROUPS = {
             *("--profile-steps", "1"),
         ),
     ),
-    "deep": Group(DEEP, ("--workload", "4x320-ce-long", "--time-steps", "10")),
-    "ctc": Group(DEEP, ("--workload", "4x320-ctc-long", "--time-steps", "10", "--labels", "2")),
+    "deep": Group(
+        DEEP, ("--workload", "4x320-ce-long", "--time-steps", "10", "--profile-steps", "2")
+    ),
+    "ctc": Group(
+        DEEP,
+        (
+            *("--workload", "4x320-ctc-long", "--time-steps", "10"),
+            *("--labels", "2", "--profile-steps", "2"),
+        ),
+    ),
     "amp": Group(("torch-lstmcell-basic",), (*ASR, "--precision", "amp-bf16"), folder=""),
     "versions": Group(("torch-nn-lstm",), (*ASR, "--versions", "1.8.1,2.13.0"), folder=""),
     "short": Group(
@@ -124,7 +132,7 @@ GROUPS = {
     ),
     "imdb": Group(
         ("torch-nn-lstm", "keras-lstm", "mxnet-module-lstm"),
-        ("--workload", "imdb-gru", "--time-steps", "40"),
+        ("--workload", "imdb-gru", "--time-steps", "40", "--profile-steps", "2"),
     ),
     "ptb": Group(
         ("torch-nn-lstm",),
