@@ -28,7 +28,7 @@ from lstmprof.runs.run import Run, is_run, open_run, run_folders_in, runs_in, wr
 STUDIES = "studies"
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 #: A sample may have this size, and this size again for each 100 time steps after the first 100.
-MOST_BYTES = 300_000
+MOST_BYTES = 500_000
 #: Metadata of a profile that contains the machine's name or the profile's path; samples lack it.
 OF_THE_MACHINE = ("host_name", "hostnames", "traceName", "trace_id")
 ASR = ("--workload", "1x320-ce-short", "--time-steps", "20")
