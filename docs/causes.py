@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lstmprof.diagnose.causes import KINDS, shown
+from lstmprof.diagnose.findings.causes import KINDS, shown
 from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.remedies.rows import Remedy
 

@@ -16,8 +16,8 @@ from lstmprof.capture.plan import chosen, make_ready, plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.recommend import Recommendation
+from lstmprof.diagnose.recommend.shapes import request_of, shape_of
 from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-from lstmprof.diagnose.shapes import request_of, shape_of
 from lstmprof.errors import unknown_name
 from lstmprof.runs.directory import cache_folder, written_to
 from lstmprof.workloads import Workload

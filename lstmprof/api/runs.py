@@ -20,7 +20,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import (
     ForeignFileError,
     LeftOutWarning,

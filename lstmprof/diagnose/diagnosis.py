@@ -13,8 +13,6 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
 from lstmprof.breakdown.timings import Warning, lost_in_words
-from lstmprof.diagnose import sentences, settings
-from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, certainty_of, outcome, outcome_of_one
 from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
@@ -25,9 +23,11 @@ from lstmprof.diagnose.findings import (
     Finding,
     findings,
     lengths,
+    settings,
     timed,
     untimed,
 )
+from lstmprof.diagnose.findings.causes import SLOWER
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
@@ -35,9 +35,9 @@ from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.remedies.cells import LAYER_IN_ONE_OP
 from lstmprof.diagnose.roofline import Roofline, roofline_of
 from lstmprof.diagnose.step_profile import StepProfile, labels, step_profile_of
-from lstmprof.diagnose.verdict import Verdict, verdict_of
-from lstmprof.diagnose.verdict_text import markdown_page, page
-from lstmprof.diagnose.what_ifs import DiagnosisOptions, WhatIf, what_ifs_of
+from lstmprof.diagnose.verdict import Verdict, sentences, verdict_of
+from lstmprof.diagnose.verdict.verdict_text import markdown_page, page
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import cropped, made_unique, milliseconds

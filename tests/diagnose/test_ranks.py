@@ -17,9 +17,9 @@ from hypothesis import given, settings, strategies as st
 import lstmprof as lp
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.diagnosis import diagnose, diagnose_all
-from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.diagnose.step_profile import step_profile_of
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import UsageError
 
 CLOCKS = {0: 0, 1: 7_000_000, 2: 123}

@@ -12,14 +12,13 @@ import pytest
 from diagnose.made import contributor, profile, table, tally
 
 from lstmprof import implementations
-from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
-from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.ranks import Straggler, Waiter, WaitsFor
+from lstmprof.diagnose.findings import causes, findings
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
 from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.seen.recurrent import Unrolled
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile.ranks import Straggler, Waiter, WaitsFor
 
 WORKLOAD = {
     "layers": 1,

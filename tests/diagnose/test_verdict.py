@@ -23,7 +23,7 @@ from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
-from lstmprof.diagnose.verdict_text import first_line, largest_kinds, verdict_lines
+from lstmprof.diagnose.verdict.verdict_text import first_line, largest_kinds, verdict_lines
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000

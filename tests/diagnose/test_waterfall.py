@@ -10,7 +10,7 @@ from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Difference, PartTimes, findings, lengths, waterfall
 from lstmprof.diagnose.findings.savings import Saving
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdict_text import largest_kinds
+from lstmprof.diagnose.verdict.verdict_text import largest_kinds
 
 MS = 1_000_000
 

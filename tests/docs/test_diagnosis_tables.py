@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.diagnose.causes import KINDS, RULES
+from lstmprof.diagnose.findings.causes import KINDS, RULES
 from lstmprof.diagnose.remedies import TABLE
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

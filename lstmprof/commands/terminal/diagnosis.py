@@ -17,9 +17,9 @@ from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
-from lstmprof.diagnose.sentences import roofline_sentence
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdict_text import (
+from lstmprof.diagnose.verdict.sentences import roofline_sentence
+from lstmprof.diagnose.verdict.verdict_text import (
     INDENT,
     Line,
     badness,

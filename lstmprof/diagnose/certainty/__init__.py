@@ -14,7 +14,6 @@ from typing import Literal
 
 from lstmprof.breakdown.lacks import CLOCKS, GPU_UNSEEN, Lack
 from lstmprof.breakdown.replay import Prediction
-from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty.pair import (
     EQUAL_SHARE,
     Ratio,
@@ -27,11 +26,19 @@ from lstmprof.diagnose.certainty.pair import (
     short_ops_doubt,
     structure_of,
 )
-from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed, wait_of
+from lstmprof.diagnose.findings import (
+    UNEXPLAINED,
+    Finding,
+    causes,
+    lengths,
+    timed,
+    untimed,
+    wait_of,
+)
 from lstmprof.diagnose.findings.because import because, may_be_copies, most_of, named
 from lstmprof.diagnose.findings.reasons import EXPLAINS, reason
 from lstmprof.diagnose.findings.savings import REPLAY_ERROR
-from lstmprof.diagnose.settings import shared_cpus
+from lstmprof.diagnose.findings.settings import shared_cpus
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95, Span
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Finding, lengths, reasons
+from lstmprof.diagnose.findings import Finding, causes, lengths, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP

@@ -21,8 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import reasons
+from lstmprof.diagnose.findings import causes, reasons
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Contributor, Part, StepProfile, by_name, labels, total_ns

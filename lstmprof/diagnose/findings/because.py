@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import CALL, LATENCY
 from lstmprof.breakdown.lacks import GPU_UNSEEN
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Change, Finding, reasons
+from lstmprof.diagnose.findings import Change, Finding, causes, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of

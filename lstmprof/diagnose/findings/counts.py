@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.findings.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import number_of

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lstmprof.breakdown.timings import FAULT_NS
-from lstmprof.diagnose import settings
+from lstmprof.diagnose.findings import settings
 from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import count, cropped, number_of, percent, quantity

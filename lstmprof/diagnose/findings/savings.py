@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import NO_HOST, NO_LAUNCHES
 from lstmprof.breakdown.replay import CHANGES, what_if
-from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import causes
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 

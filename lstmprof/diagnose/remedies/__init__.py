@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.findings import Finding, causes, findings
 from lstmprof.diagnose.remedies import (
     cells,
     feeding,

@@ -12,9 +12,9 @@ from collections import Counter
 
 from lstmprof import implementations
 from lstmprof.breakdown.recurrent.ladder import SEPARATE_PRODUCTS
-from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.keras import is_keras, is_masked
 from lstmprof.diagnose.remedies.rows import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose.causes import INPUT
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import INPUT
 from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW,
     TORCH,

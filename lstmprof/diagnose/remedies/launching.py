@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable
 
 from lstmprof import implementations
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import MEMORY
 from lstmprof.diagnose.certainty.pair import layer_in_words
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
+from lstmprof.diagnose.findings.causes import MEMORY
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.keras import is_keras

@@ -32,8 +32,8 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     algorithm,
     gpu_of,
 )
-from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     TORCH,

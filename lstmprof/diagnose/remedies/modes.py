@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose import causes, settings
-from lstmprof.diagnose.causes import COPY, DISPATCH, LAUNCH, MEMORY, SYNC
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes, settings
+from lstmprof.diagnose.findings.causes import COPY, DISPATCH, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.reasons import THREADS, reason
 from lstmprof.diagnose.remedies.rows import (
     HOST,

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import count, cropped, milliseconds, quantity, times_a_step

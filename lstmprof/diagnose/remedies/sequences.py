@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.remedies.cells import one_time_step_per_call
 from lstmprof.diagnose.remedies.keras import is_keras
 from lstmprof.diagnose.remedies.rows import (

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import COMPILE, START
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
+from lstmprof.diagnose.findings.causes import COMPILE, START
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     JAX,

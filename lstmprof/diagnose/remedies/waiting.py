@@ -6,10 +6,16 @@ import re
 from collections.abc import Callable
 
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
-from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.ranks import FOUND
+from lstmprof.diagnose.findings import Finding, causes
+from lstmprof.diagnose.findings.causes import (
+    ALLOCATION,
+    COLLECTIVE,
+    COPY,
+    INPUT,
+    PYTHON,
+    QUEUE,
+    SYNC,
+)
 from lstmprof.diagnose.remedies.launching import INDUCTOR, SIZED_BY_DATA
 from lstmprof.diagnose.remedies.rows import (
     TORCH,
@@ -26,6 +32,7 @@ from lstmprof.diagnose.remedies.rows import (
 )
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
+from lstmprof.diagnose.step_profile.ranks import FOUND
 from lstmprof.events.schema import KERAS_LAYER, PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.implementations import LAYER_OP

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from lstmprof.breakdown.recurrent.cudnn_algorithm import gpu_of
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.findings.because import may_be_copies
+from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.rows import (

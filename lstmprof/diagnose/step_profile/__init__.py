@@ -37,8 +37,10 @@ from lstmprof.breakdown.slot_times import Span
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.ranks import in_common
 from lstmprof.breakdown.timings import Warning
-from lstmprof.diagnose.meanwhile import Meanwhile, meanwhile_of, waits_of
-from lstmprof.diagnose.ranks import (
+from lstmprof.diagnose.seen import Seen, seen_in
+from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
+from lstmprof.diagnose.step_profile.meanwhile import Meanwhile, meanwhile_of, waits_of
+from lstmprof.diagnose.step_profile.ranks import (
     FOUND,
     LEAST_SHARE,
     Overlap,
@@ -49,8 +51,6 @@ from lstmprof.diagnose.ranks import (
     straggler_of,
     straggler_sentence,
 )
-from lstmprof.diagnose.seen import Seen, seen_in
-from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate.recorded import ROUNDED_NS

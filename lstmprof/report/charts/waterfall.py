@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from lstmprof.diagnose.causes import KINDS, shown
 from lstmprof.diagnose.certainty import EXPLAINED_SHARE
 from lstmprof.diagnose.certainty.pair import no_difference
 from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED
+from lstmprof.diagnose.findings.causes import KINDS, shown
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import LEAST_SHARE, Figure, Pair, Report, Row, Rows

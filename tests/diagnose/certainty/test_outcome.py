@@ -21,8 +21,8 @@ from diagnose.made_job import breakdown_of
 from events.rows import row
 
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose
+from lstmprof.diagnose.findings import causes
 from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.step_profile import StepProfile
 

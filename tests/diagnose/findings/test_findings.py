@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
-from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Change, Culprit
+from lstmprof.diagnose.findings.causes import KINDS
 
 MS = 1_000_000
 

@@ -9,7 +9,7 @@ import shared_traces
 from events.rows import Row, row, table
 
 from lstmprof import formats
-from lstmprof.diagnose.causes import Comparison, kind_of
+from lstmprof.diagnose.findings.causes import Comparison, kind_of
 from lstmprof.diagnose.step_profile import Contributor
 from lstmprof.diagnose.step_profile.contributors import contributors
 from lstmprof.events.annotate import annotated

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.verdict_text import (
+from lstmprof.diagnose.verdict.verdict_text import (
     CERTAINTY_WORDS,
     badness,
     fix_lines,

@@ -13,7 +13,6 @@ from typing import Any
 
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.slot_times import Span
-from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.certainty import Level, Outcome, State, certainty_of
 from lstmprof.diagnose.certainty.pair import (
     Ratio,
@@ -30,7 +29,9 @@ from lstmprof.diagnose.findings import (
     NAMED_SHARE,
     Difference,
     Finding,
+    causes,
     lengths,
+    settings,
     wait_of,
 )
 from lstmprof.diagnose.findings.because import because, pace

@@ -20,7 +20,7 @@ from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
 from lstmprof.diagnose.certainty.pair import CELLS, in_words
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.diagnose.shapes import (
+from lstmprof.diagnose.recommend.shapes import (
     LAYERS,
     RECORD,
     Shape,
@@ -30,7 +30,7 @@ from lstmprof.diagnose.shapes import (
     slowest_layer,
 )
 from lstmprof.diagnose.step_profile import step_profile_of
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
 from lstmprof.names import FRAMEWORK_NAMES
