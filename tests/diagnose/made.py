@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.runs.metadata import run_info
 
 
@@ -45,18 +46,17 @@ def span(ns: float, error: float = 0.01) -> Span:
     return Span(ns * (1 - error), ns, ns * (1 + error))
 
 
-def tally(**lengths_ns: list[int]) -> list[dict[str, Any]]:
-    """Rows of the tally: of each noun these lengths."""
-    return [
-        {
-            "noun": noun,
-            "count": len(lengths),
-            "total_ns": sum(lengths),
-            "median_ns": sorted(lengths)[(len(lengths) - 1) // 2] if lengths else None,
-            "longest_ns": max(lengths, default=None),
-        }
+def tally(**lengths_ns: list[int]) -> dict[str, Spread]:
+    """Return number and durations of events with these lengths, by noun."""
+    return {
+        noun: Spread(
+            len(lengths),
+            sum(lengths),
+            sorted(lengths)[(len(lengths) - 1) // 2] if lengths else 0,
+            max(lengths, default=0),
+        )
         for noun, lengths in lengths_ns.items()
-    ]
+    }
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:

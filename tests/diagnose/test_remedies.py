@@ -61,11 +61,12 @@ def run(
     device: int | None = None,
     seen: Seen | None = None,
     straggler: Straggler | None = None,
+    tally: Mapping[str, Spread] | None = None,
     **tables: Any,
 ) -> StepProfile:
     made = {name: table(*rows) for name, rows in tables.items()}
     fields = {"facts": dict(facts or {}), "device": device, "tables": made}
-    fields["straggler"] = straggler
+    fields |= {"straggler": straggler, "tally": tally or {}}
     return profile(*contributors, seen=seen or Seen(), **fields)
 
 

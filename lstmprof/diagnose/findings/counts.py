@@ -1,7 +1,7 @@
 """Counts and durations of a step that are evidence for its kinds of time.
 
-They are read from the tables of a profile. Every count is per step; it is None if it is unknown or
-does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
+They are read from the tables and the tally of a profile. Every count is per step; it is None if it
+is unknown or does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from typing import Any
 
 from lstmprof.diagnose.findings.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import number_of
 
 Rows = Iterable[dict[str, Any]]
 Amount = Callable[[StepProfile], float | None]
-
-#: Durations are uneven if the mean is more than this many times the median: a few long ones distort
-#: the mean.
-_FAR_FROM_MEDIAN = 5
 
 
 @dataclass(frozen=True)
@@ -44,43 +41,16 @@ class Quantity:
         return number_of(number, self.singular, self.text)
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Number of events with one noun (such as launches) in all steps, and their durations in ns."""
-
-    count: int
-    total_ns: int
-    median_ns: int
-    longest_ns: int
-
-    @property
-    def mean_ns(self) -> float:
-        """Return the mean duration."""
-        return self.total_ns / self.count
-
-    @property
-    def uneven(self) -> bool:
-        """Return whether a few long items distort the mean."""
-        outlier = 2 * self.longest_ns > self.total_ns and self.longest_ns > 2 * self.median_ns
-        return outlier or self.mean_ns > _FAR_FROM_MEDIAN * self.median_ns
-
-
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
     """Return number and durations of ``noun``, a noun of ``tally``; None if there are none."""
-    row = _row(profile, noun)
-    if row is None or not row["count"]:
-        return None
-    return Spread(row["count"], row["total_ns"], row["median_ns"], row["longest_ns"])
-
-
-def _row(profile: StepProfile, noun: str) -> dict[str, Any] | None:
-    return next((row for row in profile.rows("tally") if row["noun"] == noun), None)
+    spread = profile.tally.get(noun)
+    return spread if spread and spread.count else None
 
 
 def _counted(noun: str) -> Amount:
     def each_step(profile: StepProfile) -> float | None:
-        row = _row(profile, noun)
-        return None if row is None else row["count"] / profile.steps
+        spread = profile.tally.get(noun)
+        return None if spread is None else spread.count / profile.steps
 
     return each_step
 
@@ -115,10 +85,6 @@ def _value_reads(profile: StepProfile) -> float:
     outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
-
-
-def _syncs(profile: StepProfile) -> float | None:
-    return _value_reads(profile) if profile.sync_calls is None else profile.sync_calls
 
 
 def _each_time_step(amount: Amount) -> Amount:
@@ -192,7 +158,13 @@ _ALL = (
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),
     Quantity("cast_bytes", "bytes cast", "bytes", _bytes("casts")),
     Quantity("copied_bytes", "bytes copied", "bytes", _bytes("copies")),
-    Quantity("syncs", f"waits of the host {_WAIT}", "", _syncs, f"wait of the host {_WAIT}"),
+    Quantity(
+        "syncs",
+        f"waits of the host {_WAIT}",
+        "",
+        lambda c: _value_reads(c) if c.sync_calls is None else c.sync_calls,
+        f"wait of the host {_WAIT}",
+    ),
 )
 
 #: Name → count or duration.

@@ -27,10 +27,8 @@ def run(
     ops: int | None = None,
     **fields: Any,
 ) -> StepProfile:
-    tables = {"tally": table(*tally(**lengths))} if lengths else {}
-    if ops is not None:
-        tables["ops"] = table({"name": "aten::view", "count": ops})
-    return profile(*contributors, tables=tables, **fields)
+    tables = {} if ops is None else {"ops": table({"name": "aten::view", "count": ops})}
+    return profile(*contributors, tables=tables, tally=tally(**lengths or {}), **fields)
 
 
 def only(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> Finding:
