@@ -22,7 +22,6 @@ from lstmprof.diagnose.findings import (
     Difference,
     Finding,
     findings,
-    lengths,
     settings,
     timed,
     untimed,
@@ -55,23 +54,21 @@ MOST_RARE = 3
 #: least the time of this many steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
-    Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),
-    Column("fast_ns", pa.int64(), "ns", "time per step of the fast run"),
-    Column("slow_ns", pa.int64(), "ns", "time per step of the slow run"),
-    Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns"),
+    Column.text("kind", "kind of time, such as matmul or dispatch"),
+    Column.integer("fast_ns", "time per step of the fast run"),
+    Column.integer("slow_ns", "time per step of the slow run"),
+    Column.integer("delta_ns", "slow_ns − fast_ns"),
 )
 FINDINGS = (
-    Column("rank", pa.int64(), "", "place in the list, from 1; large savings come first"),
-    Column("kind", pa.string(), "", "kind of time, such as matmul (docs/diagnosis.md)"),
-    Column("fast_ns", pa.int64(), "ns", "time of this kind in the fast step", "it is a single run"),
-    Column("slow_ns", pa.int64(), "ns", "time of this kind in the slow step, or the single run's"),
-    Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns; slow_ns for a single run"),
-    Column(
-        "share", pa.float64(), "share", "delta_ns divided by its sum over all kinds", "the sum is 0"
-    ),
-    Column("saves_ns", pa.int64(), "ns", "how much shorter the step would be without this kind"),
-    Column("certainty", pa.string(), "", "measured, likely or unknown"),
-    Column("sentence", pa.string(), "", "the finding in one sentence, with its evidence"),
+    Column.integer("rank", "place in the list, from 1; large savings come first"),
+    Column.text("kind", "kind of time, such as matmul (docs/diagnosis.md)"),
+    Column.integer("fast_ns", "time of this kind in the fast step", "it is a single run"),
+    Column.integer("slow_ns", "time of this kind in the slow step, or the single run's"),
+    Column.integer("delta_ns", "slow_ns − fast_ns; slow_ns for a single run"),
+    Column.real("share", "delta_ns divided by its sum over all kinds", "the sum is 0"),
+    Column.integer("saves_ns", "how much shorter the step would be without this kind"),
+    Column.text("certainty", "measured, likely or unknown"),
+    Column.text("sentence", "the finding in one sentence, with its evidence"),
     Column("fixes", pa.list_(pa.string()), "", "what to change"),
 )
 #: Fields of a ``Difference`` in JSON and tables.
@@ -211,14 +208,13 @@ class Diagnosis:
         single run, ``waterfall`` is empty and the ``delta_ns`` of ``findings`` sum to ``slow_ns``.
         """
         fast, slow = self.fast, self.slow
-        ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
         return {
             "schema_version": VERSION,
             "slow": slow.name,
             "fast": None if fast is None else fast.name,
-            "slow_ns": ends[1],
-            "fast_ns": ends[0],
-            "difference_ns": None if ends[0] is None else ends[1] - ends[0],
+            "slow_ns": slow.length_ns,
+            "fast_ns": fast and fast.length_ns,
+            "difference_ns": fast and slow.length_ns - fast.length_ns,
             "steps": "clean" if slow.span is not None else "profiled",
             "state": self.outcome.state,
             "reason": self.outcome.words or None,
@@ -402,13 +398,12 @@ def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Ad
     if not others:
         return advice
     other = min(others, key=lambda profile: profile.length_ns)
-    other_ns, slow_ns = lengths(other, slow)
-    if other_ns >= slow_ns:
+    gain_ns = slow.length_ns - other.length_ns
+    if gain_ns <= 0:
         return None
     if no_difference(other, slow):
         return advice
-    gain_ns = slow_ns - other_ns
-    return replace(advice, measured_ns=other_ns, measured_with=other.label, gain_ns=gain_ns)
+    return replace(advice, measured_ns=other.length_ns, measured_with=other.label, gain_ns=gain_ns)
 
 
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
@@ -435,8 +430,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
         UsageError: the runs differ in a condition that is not in ``across``.
     """
     refuse_unless_comparable(first, second, across)
-    ends = lengths(first, second)
-    fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
+    fast, slow = sorted((first, second), key=lambda profile: profile.length_ns)
     differences = findings(fast, slow)
     result = outcome(fast, slow, differences)
     return Diagnosis(

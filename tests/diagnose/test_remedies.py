@@ -19,6 +19,7 @@ from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Product, Seen, Slow, 
 from lstmprof.diagnose.seen.recurrent import Unrolled
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.diagnose.step_profile.ranks import Straggler, Waiter, WaitsFor
+from lstmprof.diagnose.step_profile.tally import Spread
 
 WORKLOAD = {
     "layers": 1,

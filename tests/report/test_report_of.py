@@ -21,7 +21,6 @@ from report import runs, test_ranks
 
 from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
 from lstmprof.diagnose.diagnosis import compare, diagnose_all
-from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
@@ -112,7 +111,7 @@ def test_a_pair_leads_from_the_fast_step_to_the_slow_one(tmp_path: Path) -> None
         ("slow", "hostile"),
     ]
     for pair in report.pairs:
-        ends = lengths(pair.fast, pair.slow)
+        ends = pair.fast.length_ns, pair.slow.length_ns
         for column, end_ns in zip(("fast_ns", "slow_ns"), ends, strict=True):
             assert sum(row[column] for row in pair.rows) == end_ns
 

@@ -30,7 +30,6 @@ from lstmprof.diagnose.findings import (
     UNEXPLAINED,
     Finding,
     causes,
-    lengths,
     timed,
     untimed,
     wait_of,
@@ -121,7 +120,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     some = (f for f in findings if _is_cause(f) and f is not slower and _is_likely(f, findings))
     cause = next(some, None)
     unexplained = _unexplained_ns(findings) + (slower.delta_ns if slower else 0)
-    whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
+    whole_ns = slow.length_ns - fast.length_ns
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
@@ -146,7 +145,7 @@ def _outcome_of_same_work(
     The cause is a finding that grew by more than the common factor of all calls, or a setting.
     """
     factor = max(structure.factor or 1.0, 1.0)
-    whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
+    whole_ns = slow.length_ns - fast.length_ns
     beyond = [f for f in findings if least_excess_ns(f, factor) >= CAUSE_SHARE * whole_ns]
     slower = _without_reason(findings)
     for finding in filter(_is_cause, findings):

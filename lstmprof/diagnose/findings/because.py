@@ -132,7 +132,10 @@ def most_of(finding: Finding) -> str | None:
 def named(finding: Finding) -> str:
     """Return the words for a finding's kind of time, more precise for some kinds such as casts."""
     if finding.kind == causes.LAUNCH:
-        return _launching(finding)
+        whole = total_ns(finding.contributors)
+        copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
+        each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
+        return listed(text for text, ns in each if ns >= _NAMED * whole)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
         return f"{causes.KINDS[causes.CAST]}, or copies to the GPU"
     if finding.kind != causes.GEMM:
@@ -151,14 +154,6 @@ def may_be_copies(profile: StepProfile) -> bool:
     """
     unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
     return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
-
-
-def _launching(finding: Finding) -> str:
-    """Return the words for launches: of kernels, of copies and fills of memory, or of both."""
-    whole = total_ns(finding.contributors)
-    copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
-    each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
-    return listed(text for text, ns in each if ns >= _NAMED * whole)
 
 
 def pace(profile: StepProfile) -> str:

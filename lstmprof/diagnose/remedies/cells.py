@@ -172,12 +172,10 @@ def reference_form(f: Finding) -> Match | None:
     if profile.device is not None and series_of_launches(f) is None:
         return None
     name, calls = module
-    fixes = (fix for pattern, on_cpu, fix in _KERNELS if pattern.search(name)
-             and (on_cpu or profile.device is not None))  # fmt: skip
-    fix = next(fixes, "")
-    return (
-        Match(f"{cropped(name)} calls the same op {count(calls)} times", fix=fix) if fix else None
-    )
+    for pattern, on_cpu, fix in _KERNELS:
+        if pattern.search(name) and (on_cpu or profile.device is not None):
+            return Match(f"{cropped(name)} calls the same op {count(calls)} times", fix=fix)
+    return None
 
 
 def one_time_step_per_call(f: Finding) -> Match | None:
@@ -227,11 +225,6 @@ def form_of(profile: StepProfile) -> str | None:
         return LOOP
     if any(c.part == "rnn" for c in profile.contributors):
         return LAYER_OP
-    return _form_of_cells(profile)
-
-
-def _form_of_cells(profile: StepProfile) -> str | None:
-    """Return ``LOOP`` or ``CELL_OP`` if a step has ``_SERIES`` LSTM cells, else None."""
     cells: Counter[str] = Counter()
     for row in profile.rows("layers"):
         if row.get("cell") == "lstm" and row["form"] in (LOOP, CELL_OP):
@@ -268,11 +261,10 @@ def input_matmuls(f: Finding) -> Match | None:
     if f.slow.runs_on != "cuda" and not mostly_calls:
         return None
     need = "needs" if needed == 1 else "need"
-    seen = (
+    return Match(
         f"{count(products)} matmuls per time step, but only {needed} {need} the result of the "
         "previous time step"
     )
-    return Match(seen)
 
 
 def separate_gates(f: Finding) -> Match | None:
@@ -321,7 +313,8 @@ def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
 
     The result is (name of the work, calls per time step, a library with such a cell or None).
     """
-    steps = _looped_time_steps(profile)
+    loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
+    steps = sum(row["time_steps"] * (row["calls"] or 0) for row in loops) / profile.steps
     if not steps:
         return None
     ops = profile.rows("ops")
@@ -331,12 +324,6 @@ def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
             return what, times, elsewhere
     peepholes = profile.seen.peepholes / steps
     return (_PEEPHOLES, peepholes, None) if peepholes >= 2 * _EACH else None
-
-
-def _looped_time_steps(profile: StepProfile) -> float:
-    """Return the number of time steps per training step that run as a loop; 0 if unknown."""
-    loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
-    return float(sum(row["time_steps"] * (row["calls"] or 0) for row in loops)) / profile.steps
 
 
 def scanned_layer(f: Finding) -> Match | None:
@@ -376,21 +363,13 @@ def small_loop(f: Finding) -> Match | None:
     """Match a loop of XLA on a GPU if the median kernel is shorter than the median gap."""
     profile = f.slow
     saves_ns = series_of_launches(f)
-    gaps, times = profile.seen.gaps, max(_loops(profile).values(), default=0.0)
+    gaps = profile.seen.gaps
+    in_loop = (number for path, number in profile.seen.paths.items() if "while/body" in path)
+    times = max(in_loop, default=0.0)
     if saves_ns is None or gaps is None or times < _SERIES:
         return None
     seen = f"the body of a loop runs {often(profile, times)}; "
     return Match(f"{seen}{kernels_and_gaps(gaps)}", saves_ns)
-
-
-def _loops(profile: StepProfile) -> dict[str, float]:
-    """Return name-scope path → times per step that XLA's loop of this path runs its body."""
-    times: dict[str, float] = {}
-    for path, number in profile.seen.paths.items():
-        loop, body, _ = path.partition("while/body")
-        if body:
-            times[loop] = max(times.get(loop, 0.0), number)
-    return times
 
 
 def gates_apart(f: Finding) -> Match | None:
@@ -424,9 +403,8 @@ def scan_of_pytensor(f: Finding) -> Match | None:
     scans = times_called(f.slow, SCAN)
     if not scans:
         return None
-    fix = ""
-    if f.slow.framework == "theano":
-        fix = "move to PyTensor, which can compile the whole loop (mode='NUMBA')"
+    moved = "move to PyTensor, which can compile the whole loop (mode='NUMBA')"
+    fix = moved if f.slow.framework == "theano" else ""
     return Match(f"Scan runs {often(f.slow, scans)}", fix=fix)
 
 

@@ -122,12 +122,14 @@ def fused_optimizer(f: Finding) -> Match | None:
 
     It must take half of the finding's time, or launch ten kernels per step if the device waits.
     """
-    if _is_fused(f.slow) or not _can_fuse(f.slow):
+    events = [*f.slow.rows("ops"), *f.slow.rows("kernels")]
+    if any(_FUSED.search(row["name"]) for row in events) or not _can_fuse(f.slow):
         return None
     saves = _optimizing_ns(f.contributors)
     if f.kind in causes.WAITS and f.slow.device is not None:
         series, kernels = series_of_launches(f), counted(f.slow, "kernels")
-        updates = sum(r["count"] for r in _optimizer_kernels(f.slow)) / f.slow.steps
+        own = (row for row in f.slow.rows("kernels") if row["category"] == "optimizer")
+        updates = sum(row["count"] for row in own) / f.slow.steps
         if series is None or updates < SERIES:
             return None
         saves = round(series * min(updates / max(kernels, 1.0), 1.0))
@@ -145,15 +147,6 @@ def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
         for c in contributors
         if "optimizer" in (c.part, c.purpose) or _OPTIMIZER.search(c.name or "")
     )
-
-
-def _optimizer_kernels(profile: StepProfile) -> list[dict[str, int]]:
-    return [row for row in profile.rows("kernels") if row["category"] == "optimizer"]
-
-
-def _is_fused(profile: StepProfile) -> bool:
-    rows = [*profile.rows("ops"), *profile.rows("kernels")]
-    return any(_FUSED.search(row["name"]) for row in rows)
 
 
 def _can_fuse(profile: StepProfile) -> bool:
@@ -179,17 +172,15 @@ def xla(f: Finding) -> Match | None:
         loop = row is None and is_keras(profile) and form_of(profile) == LOOP
         return Match(layer_in_words(profile), fix=_UNROLL) if loop else None
     if row is not None:
-        refused = {"xla", "xla on cuda"} & row.refusals().keys() or _ctc(profile, row)
+        settings = {"xla", "xla on cuda"}
+        settings |= {"xla of ctc"} if profile.info.workload.loss == "ctc" else set()
+        refused = settings & row.refusals().keys()
         return None if refused else Match(fix="compile the step with XLA (capture --xla)")
     saves = series_of_launches(f)
     if saves is None or times_called(profile, _NOT_XLA):
         return None
     seen = f"{count(counted(profile, 'launches'))} kernel launches{profile.per_step}"
     return Match(seen, saves, f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}")
-
-
-def _ctc(profile: StepProfile, row: implementations.Implementation) -> bool:
-    return profile.info.workload.loss == "ctc" and "xla of ctc" in row.refusals()
 
 
 def larger_batch(f: Finding) -> Match | None:

@@ -122,13 +122,11 @@ def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
         op=row["op"],
         **{name: row[name] for name in names},
     )
-    return OnCudnn(layer, tuple(_passes(layer, gpu, row)))
-
-
-def _passes(layer: Layer, gpu: Gpu, row: dict[str, Any]) -> Iterator[Run]:
-    yield Run("forward", algorithm(layer, gpu, True), row["algorithm_seen"])
+    runs = [Run("forward", algorithm(layer, gpu, True), row["algorithm_seen"])]
     if row["backward_ns"] is not None:
-        yield Run("backward", algorithm(layer, gpu, False), row["backward_algorithm_seen"])
+        seen = row["backward_algorithm_seen"]
+        runs.append(Run("backward", algorithm(layer, gpu, False), seen))
+    return OnCudnn(layer, tuple(runs))
 
 
 def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:

@@ -17,7 +17,6 @@ from lstmprof.diagnose.remedies.rows import (
     from_facts,
     often,
 )
-from lstmprof.diagnose.seen import Slow
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.numbers import count, cropped, listed, quantity
 
@@ -49,20 +48,18 @@ def denormals(f: Finding) -> Match | None:
     """Match matmuls that denormals slow in a part of each step, or a setting that keeps them."""
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
-        return Match(_slowing(slow), slow.ns)
+        fast_each, slow_each = quantity(slow.fast_ns, "ns"), quantity(slow.slow_ns, "ns")
+        parts = f"{fast_each} in one part of every step, and {slow_each} in another part"
+        seen = f"{slow.name} of one shape takes {parts}"
+        if slow.whole:
+            forward = f"but the forward pass takes only {fast_each}"
+            seen = f"{slow.name} takes {slow_each}, {forward}"
+        return Match(seen, slow.ns)
     if f.fast is None or f.slow.runs_on != "cpu":
         return None
     if (settings.denormals(f.fast.info), settings.denormals(f.slow.info)) != ("flushed", "kept"):
         return None
     return Match(f"{labels(f.fast, f.slow)[0]} flushed denormals to zero; this run kept them")
-
-
-def _slowing(slow: Slow) -> str:
-    fast_each, slow_each = quantity(slow.fast_ns, "ns"), quantity(slow.slow_ns, "ns")
-    if slow.whole:
-        return f"{slow.name} takes {slow_each}, but the forward pass takes only {fast_each}"
-    parts = f"{fast_each} in one part of every step, and {slow_each} in another part"
-    return f"{slow.name} of one shape takes {parts}"
 
 
 def crowded(f: Finding) -> Match | None:

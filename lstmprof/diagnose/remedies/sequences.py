@@ -200,11 +200,6 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     return Match(seen, round(took / profile.steps))
 
 
-def in_float64(finding: Finding) -> Match | None:
-    """Match layers in float64 that ATen runs op by op on a CPU."""
-    return _off_library(finding, lambda row: row["dtype"] == "float64")
-
-
 def in_bfloat16(finding: Finding) -> Match | None:
     """Match an LSTM in bfloat16 that oneDNN would run in one op on a CPU with AVX-512."""
     if finding.slow.seen.packed:
@@ -214,11 +209,6 @@ def in_bfloat16(finding: Finding) -> Match | None:
         return row["dtype"] == "bfloat16" and row["cell"] == "lstm" and not row["projection"]
 
     return _off_library(finding, is_reason)
-
-
-def projected(finding: Finding) -> Match | None:
-    """Match layers with a projection that ATen runs op by op on a CPU."""
-    return _off_library(finding, lambda row: bool(row["projection"]))
 
 
 def no_lstm(finding: Finding) -> Match | None:
@@ -243,7 +233,7 @@ FLOAT32 = Remedy(
     saves="the time of the layer (forward and backward pass)",
     several_kinds=True,
     instead="the layer in float32",
-    decide=in_float64,
+    decide=lambda f: _off_library(f, lambda row: row["dtype"] == "float64"),
     sources=(_RNN,),
     example=Example(
         of="nn.LSTM in float64 over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
@@ -282,7 +272,7 @@ PROJECT_AFTERWARDS = Remedy(
     saves="the time of the layer (forward and backward pass)",
     several_kinds=True,
     instead="the layer without projection and of the nn.Linear after it",
-    decide=projected,
+    decide=lambda f: _off_library(f, lambda row: bool(row["projection"])),
     sources=(_RNN,),
     example=Example(
         of="nn.LSTM(proj_size=32) over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",

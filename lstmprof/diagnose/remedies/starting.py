@@ -88,7 +88,8 @@ def starts(f: Finding) -> Match | None:
     calls = f.slow.seen.loading
     if not calls:
         return None
-    runtime = _runtime_of(calls)
+    named = (name for call in calls for name, known in RUNTIMES.items() if known.match(call.name))
+    runtime = next(named, "CUDA" if any(loads(call.name) for call in calls) else None)
     if runtime is None:
         cause = "libraries start up, or load code, inside the profiled steps"
         return Match(_first_call(calls[0]), total(calls), cause=cause)
@@ -108,12 +109,6 @@ def _first_call(call: Fact) -> str:
     if call.count > 1:
         return f"{call.name} took {each_ns} for a kernel's first launch, and {later} for later ones"
     return f"the first {call.name} took {each_ns}, later calls took {later}"
-
-
-def _runtime_of(calls: Sequence[Fact]) -> str | None:
-    """Return the GPU runtime (CUDA or HIP) that the calls belong to; None if all are ops."""
-    called = (runtime for c in calls for runtime, name in RUNTIMES.items() if name.match(c.name))
-    return next(called, "CUDA" if any(loads(call.name) for call in calls) else None)
 
 
 def retraces(f: Finding) -> Match | None:
@@ -139,7 +134,11 @@ def retraces(f: Finding) -> Match | None:
     if change is not None:
         cause = f"{cropped(change.function or '')} is compiled again: {_in_words(change)}"
         return Match(f"{seen}, {compiled_when(f.slow)}", own_ns, _keep(f, change), cause)
-    return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix=_how_not_to_trace(f))
+    anew = f.slow.seen.made_anew
+    fix = _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "")
+    if anew is not None:
+        fix = f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
+    return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix)
 
 
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
@@ -216,13 +215,6 @@ def captures(f: Finding) -> Match | None:
 
 def _captured_ns(f: Finding) -> int:
     return sum(c.ns for c in f.contributors if c.name and "StreamBeginCapture" in c.name)
-
-
-def _how_not_to_trace(f: Finding) -> str:
-    anew = f.slow.seen.made_anew
-    if anew is not None:
-        return f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
-    return _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "")
 
 
 def _shapes(f: Finding) -> str:

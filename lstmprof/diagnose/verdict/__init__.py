@@ -30,7 +30,6 @@ from lstmprof.diagnose.findings import (
     Difference,
     Finding,
     causes,
-    lengths,
     settings,
     wait_of,
 )
@@ -318,7 +317,7 @@ def verdict_of(
         baseline=baseline,
         state=outcome.state,
         step=span_of(slow),
-        baseline_ns=None if fast is None else lengths(fast, slow)[0],
+        baseline_ns=None if fast is None else fast.length_ns,
         per=_per(slow),
         baseline_per="" if fast is None else _per(fast),
         ratio=outcome.ratio,
