@@ -27,7 +27,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def doc(meaning: str) -> msgspec.Meta:
-    """Return the annotation of a field of a ``Documented`` that states its meaning in the schema."""
+    """Return the annotation that states the meaning of a field of a ``Documented``."""
     return msgspec.Meta(description=meaning)
 
 
