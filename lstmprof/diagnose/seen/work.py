@@ -26,7 +26,7 @@ from lstmprof.breakdown.recurrent.network import dtype_named
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
@@ -61,22 +61,17 @@ def moved(lane: Lane) -> tuple[Fact, ...]:
     for _ in _ARRANGING:
         outer = np.where(within != NONE, lane.around(within), NONE)
         within = np.where((outer != NONE) & arranges[outer], outer, within)
-    return lane.by_name(rows, within, lane.busy)
+    return lane.by_name(rows, lane.busy, within)
 
 
 def filled(lane: Lane) -> tuple[Fact, ...]:
     """Return the time of filling memory just after its allocation (``torch.zeros``)."""
-    return _beneath(lane, lane.events.is_one_of("name", "aten::fill_"), _EMPTY_OP)
-
-
-def _beneath(lane: Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, ...]:
-    """Return the events selected by the mask ``which`` if the op around matches ``pattern``."""
-    rows = np.flatnonzero(which & lane.here)
+    rows = np.flatnonzero(lane.events.is_one_of("name", "aten::fill_") & lane.here)
     within = lane.around(rows)
-    fits = lane.events.is_kind("op") & lane.events.where_name(pattern.match)
-    chosen = (within != NONE) & fits[within]
-    spent = lane.busy if lane.events.is_kind(*ACTIVITY_KINDS)[rows].all() else lane.spent_ns
-    return lane.by_name(rows[chosen], within[chosen], spent)
+    allocates = lane.events.is_kind("op") & lane.events.where_name(_EMPTY_OP.match)
+    chosen = (within != NONE) & allocates[within]
+    spent_ns = lane.busy if lane.events.is_kind(*ACTIVITY_KINDS)[rows].all() else lane.spent_ns
+    return lane.by_name(rows[chosen], spent_ns, within[chosen])
 
 
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
