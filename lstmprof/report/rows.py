@@ -93,17 +93,14 @@ def kernels(runs: Iterable[RunReport]) -> list[Row]:
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
     """Return the table ``launch_gaps`` of each run on a device, without copies."""
-    return [
-        row
-        for run in runs
-        if run.profile.device is not None
-        for row in _first_rows(run, _without_copies(run.breakdown.table("launch_gaps")), MOST_GAPS)
-    ]
-
-
-def _without_copies(table: pa.Table) -> pa.Table:
-    is_kernel = [not is_copy(name) for name in table["name"].to_pylist()]
-    return table.filter(pa.array(is_kernel, pa.bool_()))
+    rows: list[Row] = []
+    for run in runs:
+        if run.profile.device is not None:
+            table = run.breakdown.table("launch_gaps")
+            is_kernel = [not is_copy(name) for name in table["name"].to_pylist()]
+            kernels = table.filter(pa.array(is_kernel, pa.bool_()))
+            rows += _first_rows(run, kernels, MOST_GAPS)
+    return rows
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:

@@ -281,7 +281,9 @@ def verdict_of(
     whole_ns = sum(f.delta_ns for f in findings)
     named = outcome.cause
     waits = [f for f in findings if named and wait_of(f.kind) == wait_of(named.kind)]
-    evidence = "" if named is None else _evidence(named, slow)
+    evidence = "" if named is None else because(named)
+    if not evidence and named is not None and fast is None and named.kind in causes.WAITS:
+        evidence = pace(slow)
     mends_cause = leading_advice(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
     line = "" if named is None or fast is not None else line_of(named)
@@ -370,11 +372,6 @@ def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) 
     return listed(texts)
 
 
-def _evidence(named: Finding, slow: StepProfile) -> str:
-    rate = pace(slow) if named.fast is None and named.kind in causes.WAITS else ""
-    return because(named) or rate
-
-
 def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, evidence: str) -> str:
     """Return what in the code takes the time, such as ``50 LSTMCell calls per step``.
 
@@ -425,14 +422,11 @@ def line_of(finding: Finding) -> str:
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
             ns = line.ns or ns  # a busy machine lengthens a line's share, except for sleeps
-        if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
+        asks = line.call is not None and _ASKS.fullmatch(line.call)
+        fits = finding.kind == causes.SYNC if asks else finding.kind in _HIDDEN_KINDS
+        if ns >= EXPLAINED_SHARE * finding.delta_ns and fits:
             return _activity(line)
     return ""
-
-
-def _fits(line: ScriptLine, kind: str) -> bool:
-    asks = line.call is not None and bool(_ASKS.fullmatch(line.call))
-    return kind == causes.SYNC if asks else kind in _HIDDEN_KINDS
 
 
 def _activity(line: ScriptLine) -> str:
