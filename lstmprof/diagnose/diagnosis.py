@@ -16,7 +16,6 @@ from lstmprof.breakdown.timings import Warning, lost_in_words
 from lstmprof.diagnose.certainty import Certainty, Outcome, certainty_of, outcome, outcome_of_one
 from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
-from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import (
     ADVISED_SHARE,
     Difference,
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
     import pandas
 
 
+#: Version of the JSON document, whose fields docs/diagnose_document.py describes.
+VERSION = 4
 #: Findings (kinds of time) with a smaller share of the difference, or of a single run's step,
 #: appear in JSON only.
 LEAST_SHARE = 0.01

@@ -12,7 +12,6 @@ from lstmprof import names
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.certainty.pair import Ratio, ratio_of, span_of
 from lstmprof.diagnose.comparable import refuse_unless_comparable
-from lstmprof.diagnose.gate.document import VERSION
 from lstmprof.diagnose.gate.limits import Limit
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
@@ -22,6 +21,8 @@ from lstmprof.runs.metadata import condition
 
 State = Literal["pass", "fail", "inconclusive"]
 
+#: Version of the JSON document, whose fields docs/compare_document.py describes.
+VERSION = 2
 #: Exit status of each state. As in all commands, errors exit with 1 or 2, and signals with 128 plus
 #: their number.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}

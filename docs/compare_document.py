@@ -10,8 +10,6 @@ import msgspec
 
 from lstmprof.breakdown.result import Documented, doc
 
-VERSION = 2
-
 _State = Literal["pass", "fail", "inconclusive"]
 
 

@@ -10,9 +10,6 @@ import msgspec
 
 from lstmprof.breakdown.result import Documented, doc
 
-VERSION = 4
-
-
 _Fast = Annotated[int, doc("time in the fast step; 0 for a single run")]
 _Slow = Annotated[int, doc("time in the slow step, or in the step of a single run")]
 _Delta = Annotated[int, doc("slow_ns − fast_ns")]
