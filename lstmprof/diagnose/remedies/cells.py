@@ -24,7 +24,6 @@ from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW_1,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     is_mostly_calls,
@@ -417,11 +416,6 @@ FUSE_THE_CELL = Remedy(
     kinds=(*HOST, *WORK),
     decide=variant_cell,
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
-    example=Example(
-        of="an LSTM written by hand with nn.LayerNorm over its gates, 12 time steps, PyTorch on a "
-        "CPU",
-        seen="the cell computes a normalisation once per time step",
-    ),
 )
 CUDNN_FOR_JAX = Remedy(
     name="cuDNN for JAX",
@@ -466,11 +460,6 @@ LAYER_IN_ONE_OP = Remedy(
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     decide=layer_in_one_op,
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
-    example=Example(
-        of="an LSTM written by hand (32 units, batch 8), PyTorch 2.13 on a CPU",
-        seen="a loop of 20 cells per step",
-        gain="2.25 → 0.49 ms per step",
-    ),
 )
 LAYER_OUTSIDE_COMPILED_CODE = Remedy(
     name="layer outside compiled code",
@@ -487,12 +476,6 @@ LAYER_OUTSIDE_COMPILED_CODE = Remedy(
         "https://github.com/pytorch/pytorch/pull/185163",
         "https://github.com/pytorch/pytorch/issues/186091",
     ),
-    example=Example(
-        of="nn.LSTM compiled with allow_rnn over 16 time steps (32 units, batch 8), PyTorch 2.13 "
-        "on a CPU without oneDNN",
-        seen="compiled code runs 16 LSTM cells one by one",
-        gain="2.3 → 1.0 ms per step; compiling took 170 s",
-    ),
 )
 WHOLE_SEQUENCE = Remedy(
     name="whole sequence in one call",
@@ -506,11 +489,6 @@ WHOLE_SEQUENCE = Remedy(
     first=True,
     decide=one_time_step_per_call,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
-    example=Example(
-        of="nn.LSTM called for each of 50 time steps (32 units, batch 8), PyTorch 2.13 on a CPU",
-        seen="50 aten::lstm calls per step, each for one time step",
-        gain="15.3 → 2.7 ms per step",
-    ),
 )
 INPUTS_AT_ONCE = Remedy(
     name="input matmul before the loop",
@@ -563,12 +541,6 @@ GATES_TOGETHER = Remedy(
         "https://github.com/jax-ml/jax/issues/40150",
         "https://github.com/jax-ml/jax/issues/26145",
     ),
-    example=Example(
-        of="an LSTM in lax.scan with eight weight matrices over 50 time steps (32 units, batch 8), "
-        "JAX 0.10 on a CPU",
-        seen="50 time steps run 400 matmuls, but need only one per time step",
-        gain="1.51 → 0.85 ms per step; unroll=5 took 2.06 ms",
-    ),
 )
 UNROLL_THE_LOOP = Remedy(
     name="unroll the loop",
@@ -578,17 +550,11 @@ UNROLL_THE_LOOP = Remedy(
     "times per step",
     kinds=HOST,
     frameworks=JAX,
-    saves="the usual gaps",
     decide=small_loop,
     sources=(
         "https://github.com/jax-ml/jax/issues/2491",
         "https://github.com/jax-ml/jax/issues/29946",
         "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-    example=Example(
-        of="lax.scan over 8 time steps on a GPU (a generated profile)",
-        seen="the body of a loop runs 16 times per step; the median kernel takes 3.0 µs, and the "
-        "median idle gap before a kernel takes 30.0 µs",
     ),
 )
 LOOP_WITHOUT_THE_HOST = Remedy(
@@ -604,11 +570,6 @@ LOOP_WITHOUT_THE_HOST = Remedy(
         "https://github.com/pytorch/pytorch/issues/166516",
         "https://github.com/pytorch/rl/pull/4217",
         "https://github.com/pytorch/rl/pull/4160",
-    ),
-    example=Example(
-        of="a compiled while_loop of 16 iterations (a generated profile)",
-        seen="one call of compiled code reads 17 values from the GPU",
-        gain="204 → 11 ms with a CUDA graph in pytorch/rl#4217",
     ),
 )
 PARALLEL_FORM = Remedy(
@@ -627,10 +588,5 @@ PARALLEL_FORM = Remedy(
         "https://github.com/NX-AI/xlstm/issues/61",
         "https://github.com/huggingface/transformers/issues/40765",
         "https://arxiv.org/abs/2410.01201",
-    ),
-    example=Example(
-        of="mLSTM that loops over 64 time steps (16 units, batch 4), PyTorch 2.13 on a CPU",
-        seen="mLSTMCell calls the same op 256 times",
-        gain="38.5 → 0.4 ms per step with the parallel form",
     ),
 )

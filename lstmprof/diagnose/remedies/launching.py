@@ -18,7 +18,6 @@ from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     in_ms,
@@ -217,13 +216,11 @@ CUDA_GRAPH = Remedy(
     "least ten times as many launches as reads",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps",
     decide=cuda_graph,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
         "https://github.com/keras-team/keras/issues/8885",
     ),
-    example=Example(of="a Transformer of PyTorch on an H100", seen="16 kernel launches per step"),
 )
 XLA = Remedy(
     name="XLA",
@@ -235,7 +232,6 @@ XLA = Remedy(
     "its own loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
-    saves="the usual gaps, for a GPU profile that lstmprof did not capture. Otherwise unknown",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
 )
@@ -247,12 +243,8 @@ TORCH_COMPILE = Remedy(
     "kernel comes from a compiler such as Triton or XLA",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the time of the usual gaps, times the share of elementwise kernels",
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
-    example=Example(
-        of="a small BERT of PyTorch on an H100", seen="30 of 60 kernels per step are elementwise"
-    ),
 )
 FUSE_ELEMENTWISE = Remedy(
     name="fuse elementwise ops",
@@ -263,14 +255,9 @@ FUSE_ELEMENTWISE = Remedy(
     "and no step traces a function",
     kinds=(MEMORY,),
     frameworks=TORCH,
-    saves="the time of these kernels",
     instead="the fused kernels",
     decide=unfused,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
-    example=Example(
-        of="12 elementwise ops in a row (a generated profile)",
-        seen="12 elementwise kernels per step, none of them made by a compiler",
-    ),
 )
 FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
@@ -281,16 +268,10 @@ FUSED_OPTIMIZER = Remedy(
     "cases, the optimizer has a fused form that the step does not use",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
-    saves="the time of the optimizer",
     several_kinds=True,
     instead="the fused optimizer",
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
-    example=Example(
-        of="Adam on nn.LSTM(320, 320), PyTorch 2.13 on a CPU",
-        seen="the optimizer takes 4.8 ms per step",
-        gain="4.78 → 0.72 ms of the optimizer",
-    ),
 )
 LARGER_BATCH = Remedy(
     name="larger batch",
@@ -300,11 +281,6 @@ LARGER_BATCH = Remedy(
     kinds=HOST,
     decide=larger_batch,
     sources=("https://github.com/keras-team/keras/issues/8885",),
-    example=Example(
-        of="a small BERT of PyTorch on an MI300",
-        seen="the median kernel takes 4.8 µs, and the median idle gap before a kernel takes 40.5 "
-        "µs",
-    ),
 )
 FILL_THE_DEVICE = Remedy(
     name="fill the GPU",

@@ -11,7 +11,6 @@ from lstmprof.diagnose.remedies.rows import (
     HOST,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -134,12 +133,6 @@ DETACH_THE_STATE = Remedy(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html",
         "https://github.com/pytorch/examples/blob/main/word_language_model/main.py",
     ),
-    example=Example(
-        of="nn.LSTM whose state is kept from batch to batch, PyTorch 2.13 on a CPU",
-        seen="the backward pass has 44 autograd nodes in the first profiled step and 84 in the "
-        "last step",
-        gain="1.7 → 0.3 ms of matmuls per step, after eight steps",
-    ),
 )
 NO_ANOMALY_MODE = Remedy(
     name="no anomaly mode",
@@ -151,11 +144,6 @@ NO_ANOMALY_MODE = Remedy(
     first=True,
     decide=anomaly_mode,
     sources=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
-    example=Example(
-        of="nn.LSTMCell in torch.autograd.set_detect_anomaly, PyTorch 2.13 on a CPU",
-        seen="autograd checks for NaN 1,077 times per step (aten::isnan)",
-        gain="80.3 → 17.7 ms per step",
-    ),
 )
 NO_DEBUGGING = Remedy(
     name="no debugging settings",
@@ -166,17 +154,11 @@ NO_DEBUGGING = Remedy(
     "variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, PYTHONDEVMODE, "
     "PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
     kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
-    saves="if launches wait for their kernels: the GPU's busy time or its idle time, whichever is "
-    "shorter. Otherwise unknown",
     several_kinds=True,
     decide=debugging,
     sources=(
         "https://docs.pytorch.org/docs/stable/torch_environment_variables.html",
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
-    ),
-    example=Example(
-        of="launch calls that wait for their kernels (a generated profile)",
-        seen="22 launches per step return only after their kernel has ended",
     ),
 )
 FLUSH_DENORMALS = Remedy(
@@ -190,19 +172,12 @@ FLUSH_DENORMALS = Remedy(
     "compared, and only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
-    saves="for one run, the time that the slow matmuls take beyond the fast matmuls. For two runs: "
-    "unknown",
     decide=denormals,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
         "https://github.com/pytorch/pytorch/issues/19651",
         "https://github.com/uxlfoundation/oneDNN/issues/561",
         "https://github.com/chainer/chainer/issues/2554",
-    ),
-    example=Example(
-        of="an LSTM written by hand with small weights over 160 time steps, PyTorch 2.13 on a CPU",
-        seen="aten::mm of one shape takes 6.0 µs in one part of every step, and 331.6 µs in "
-        "another part",
     ),
 )
 NO_GRADIENT_HOOKS = Remedy(
@@ -214,17 +189,11 @@ NO_GRADIENT_HOOKS = Remedy(
     "hooks",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
-    saves="the time of the ops in the hooks, without the Python code between these ops",
     several_kinds=True,
     decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names} {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html",
         "https://docs.pytorch.org/docs/stable/notes/autograd.html",
-    ),
-    example=Example(
-        of="statistics of every gradient in Tensor.register_hook, PyTorch 2.13 on a CPU",
-        seen="hooks run aten::is_nonzero and other ops 480 times per step (22.0 ms)",
-        gain="19.1 → 17.5 ms per step, in another program",
     ),
 )
 COMPUTE_ONCE = Remedy(
@@ -235,17 +204,11 @@ COMPUTE_ONCE = Remedy(
     "…)",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the backward nodes that run these ops, with the Python code around the ops",
     several_kinds=True,
     decide=from_facts(
         lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"
     ),
     sources=("https://docs.pytorch.org/docs/stable/checkpoint.html",),
-    example=Example(
-        of="nn.LSTMCell in torch.utils.checkpoint, PyTorch 2.13 on a CPU",
-        seen="the backward pass runs aten::lstm_cell again 40 times per step (43.8 ms)",
-        gain="45.3 → 17.7 ms per step",
-    ),
 )
 NO_TORCHSCRIPT = Remedy(
     name="no TorchScript",
@@ -254,7 +217,6 @@ NO_TORCHSCRIPT = Remedy(
     condition="Some nodes of the backward pass are TorchScript graphs",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of these nodes",
     several_kinds=True,
     instead="the new backward pass",
     decide=from_facts(
@@ -265,11 +227,6 @@ NO_TORCHSCRIPT = Remedy(
         "https://github.com/pytorch/benchmark/pull/53",
         "https://docs.pytorch.org/docs/stable/jit.html",
     ),
-    example=Example(
-        of="an LSTM written by hand in torch.jit.script, PyTorch 2.13 on a CPU",
-        seen="40 backward graphs of TorchScript take 104.4 ms per step",
-        gain="15.1 → 7.0 ms per step, in another program",
-    ),
 )
 LEAVE_UNFILLED = Remedy(
     name="leave memory unfilled",
@@ -278,7 +235,6 @@ LEAVE_UNFILLED = Remedy(
     condition="Ops that allocate a tensor without a value (aten::empty) call aten::fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the time of filling",
     decide=from_facts(lambda f: f.slow.seen.filled, "new tensors are filled {times}"),
     sources=("https://docs.pytorch.org/docs/stable/deterministic.html",),
 )

@@ -17,7 +17,6 @@ from lstmprof.diagnose.remedies.rows import (
     SERIES,
     TENSORFLOW,
     TORCH,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -236,13 +235,8 @@ PROFILE_LATER = Remedy(
     "median of the later calls of the function (for ops on a CPU, a hundred times)",
     kinds=(START,),
     first=True,
-    saves="the time of these calls",
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
-    example=Example(
-        of="a program that launches its first kernel in the profiled steps (a generated profile)",
-        seen="the first cudaLaunchKernel took 5.005 ms, later calls took 4.0 µs",
-    ),
 )
 WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
@@ -253,7 +247,6 @@ WARM_MIOPEN = Remedy(
     "that compile",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of these compilations",
     decide=from_facts(
         lambda f: [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)],
         "{name} and similar calls take {ms}",
@@ -272,7 +265,6 @@ TRACE_ONCE = Remedy(
     "of a compiler",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of tracing and compiling",
     decide=retraces,
     sources=(
         "https://www.tensorflow.org/guide/function",
@@ -280,11 +272,6 @@ TRACE_ONCE = Remedy(
         "https://docs.jax.dev/en/latest/jit-compilation.html",
         "https://github.com/tensorflow/tensorflow/issues/46518",
         "https://github.com/pytorch/pytorch/issues/185135",
-    ),
-    example=Example(
-        of="a tf.function of TensorFlow 2.21 that is created in every step, on a CPU",
-        seen="tf.function-graph_building and similar events for <lambda> take 1,598.8 ms per step, "
-        "in 3 steps",
     ),
 )
 KEEP_IT_COMPILED = Remedy(
@@ -310,15 +297,10 @@ CAPTURE_ONCE = Remedy(
     condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of the captures",
     decide=captures,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
-    ),
-    example=Example(
-        of="a diffusion model that torch.compile records into a graph, on an MI300X",
-        seen="capturing 1,567 launches into a graph takes 538.4 ms",
     ),
 )
 
@@ -498,18 +480,11 @@ JIT_THE_WHOLE = Remedy(
     "If the kind of time is compile, several steps must compile, and mostly a single JAX operator",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median Python "
-    "time between two calls. On both, also the time of tracing and compiling",
     several_kinds=True,
     decide=jitted_whole,
     sources=(
         "https://docs.jax.dev/en/latest/jit-compilation.html",
         "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-    example=Example(
-        of="a training step of Flax 0.12 on JAX 0.10 without jax.jit, on a CPU",
-        seen="compiling takes 5,883.8 ms per step",
-        gain="clean step 90.8 → 5.3 ms",
     ),
 )
 IN_ONE_FUNCTION = Remedy(
@@ -522,17 +497,10 @@ IN_ONE_FUNCTION = Remedy(
     "traces or compiles",
     kinds=HOST,
     frameworks=TENSORFLOW,
-    saves="the time of the calls of these operators, and the usual Python time between the calls",
     several_kinds=True,
     decide=outside_of_a_function,
     sources=(
         "https://www.tensorflow.org/guide/function",
         "https://github.com/tensorflow/tensorflow/issues/50488",
-    ),
-    example=Example(
-        of="a training step without tf.function of an LSTM written by hand, TensorFlow 2.21 on a "
-        "CPU",
-        seen="eager operators such as MatMul run 843 times per step",
-        gain="24.9 → 4.6 ms per step",
     ),
 )
