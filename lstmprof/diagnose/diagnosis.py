@@ -317,27 +317,6 @@ def _roofline(limit: Roofline) -> dict[str, Any]:
     }
 
 
-def diagnose(
-    breakdown: Breakdown,
-    other: Breakdown | None = None,
-    across: Collection[str] = (),
-    wanted: DiagnosisOptions = _NOTHING,
-) -> Diagnosis:
-    """Return the diagnosis of one run, or of the slower of two runs.
-
-    Args:
-        across: conditions in which the two runs may differ.
-        wanted: replays, peak rates, and the rank and device to diagnose.
-
-    Raises:
-        UsageError: the runs differ in a condition that is not in ``across``, or a run lacks the
-            data for what is wanted.
-        RunError: a profile has no events, or a file of a run is missing or damaged.
-    """
-    breakdowns = [breakdown] if other is None else [breakdown, other]
-    return diagnose_all(breakdowns, across, wanted, must_compare=True)[0]
-
-
 def diagnose_all(
     breakdowns: Sequence[Breakdown],
     across: Collection[str] = (),

@@ -6,7 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.slot_times import Span
+from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.runs.metadata import run_info
@@ -39,6 +41,11 @@ def profile(
         "device": None,
     }
     return StepProfile(name=name, contributors=contributors, **{**given, **fields})
+
+
+def diagnose(*breakdowns: Breakdown, **options: Any) -> Diagnosis:
+    """Return the diagnosis of one run, or of the slower of two runs."""
+    return diagnose_all(breakdowns, must_compare=True, **options)[0]
 
 
 def span(ns: float, error: float = 0.01) -> Span:

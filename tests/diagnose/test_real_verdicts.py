@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import shared_traces
+from diagnose.made import diagnose
 from diagnose_document import Document
 
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
-from lstmprof.diagnose.diagnosis import Diagnosis, diagnose
+from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import causes, wait_of
 from lstmprof.diagnose.remedies import TABLE as CATALOGUE
 from lstmprof.diagnose.remedies.launching import LARGER_BATCH

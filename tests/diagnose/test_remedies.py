@@ -15,7 +15,7 @@ from diagnose.made import contributor, profile, table, tally
 from lstmprof import implementations
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import causes, findings
-from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
+from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies, scans
 from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.seen.recurrent import Unrolled
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
@@ -2056,4 +2056,4 @@ def test_autocast_in_a_profile_made_elsewhere_is_a_mistake_of_loops_of_cells_alo
 def test_a_layer_that_a_row_loops_over_is_known_by_the_row(
     implementation: str, words: str | None
 ) -> None:
-    assert cells.scanned(profile(facts={"implementation": implementation})) == words
+    assert scans.scanned(profile(facts={"implementation": implementation})) == words

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from diagnose.made import contributor, profile, span, table
+from diagnose.made import contributor, diagnose, profile, span, table
 from diagnose_document import Document
 
 from benchmarks.samples import TRACES, samples
@@ -18,7 +18,7 @@ from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.timings import GOVERNOR, Warning
 from lstmprof.diagnose.certainty import Outcome
-from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose, diagnose_all
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose_all
 from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile

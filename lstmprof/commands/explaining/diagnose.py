@@ -156,13 +156,13 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
 def _show_gain(since: str, diagnoses: Sequence[Diagnosis], wanted: DiagnosisOptions) -> None:
     """Print for each run how much faster it is than the earlier run at the path ``since``."""
     from lstmprof.breakdown import break_down
-    from lstmprof.diagnose.diagnosis import diagnose
+    from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.verdict.verdict_text import gained
     from lstmprof.runs.border import border
     from lstmprof.runs.run import open_run
 
     with border(since):
-        before = diagnose(break_down(open_run(Path(since))), wanted=wanted).verdict
+        before = diagnose_all([break_down(open_run(Path(since)))], wanted=wanted)[0].verdict
     for diagnosis in diagnoses:
         terminal.write_line(gained(before, diagnosis.verdict))
 
