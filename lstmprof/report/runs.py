@@ -48,7 +48,6 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
         Group(
             number=number,
             conditions=_conditions(list(group.values()), across),
-            device=device_in_words(group[base].info),
             runs=tuple(group),
             baseline=base if len(group) > 1 else None,
         )
@@ -92,10 +91,8 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         group=group,
         step_ns=profile.length_ns,
         lane=lane_words(*profile.rank_device) if profile.lanes > 1 else "",
-        implementation=info.implementation,
         workload=info.workload.name,
         precision=info.precision,
-        mode=info.mode,
         device=device_in_words(info),
         versions=", ".join(versions) or None,
         date=info.started_at or _day(info),

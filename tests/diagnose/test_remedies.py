@@ -203,7 +203,7 @@ FLAX = {"jit(f)/jvp(RNN_0)/while/body/closed_call/LSTMCell_0/dot_general": 40}
 SCAN = [op("pytensor::Scan{l0, while_loop=False}", 2), op("pytensor::Dot22", 80)]
 CTC_KERNEL = contributor("busy", "ctc", 900, "ctc_loss_log_alpha_gpu_kernel")
 GATES = contributor("busy", "rnn", 900, "sgemm", family="gemm")
-HALF = Product("fp16_sgemm_128x64_nn", "aten::mm", "float16", (64, 320, 1001), 700, 3)
+HALF = Product("fp16_sgemm_128x64_nn", "aten::mm", "float16", (64, 320, 1001), 700)
 EVEN = replace(HALF, sizes=(64, 320, 1000))
 TENSOR = replace(HALF, kernel="fp16_s884gemm_fp16_128x64_nn")
 A100 = {"0": {"compute_capability": "8.0", "multiprocessors": 108, "warp_size": 32}}

@@ -347,9 +347,7 @@ def test_the_first_way_is_that_of_the_largest_verdict() -> None:
         for name, ns in (("fastest", 10), ("slow", 15), ("slower", 30))
     ]
     of_group: Any = [SimpleNamespace(facts=SimpleNamespace(group=0), profile=p) for p in profiles]
-    pairs = report_rows.pairs(
-        of_group, [Group(0, "", None, tuple(p.name for p in profiles), "fastest")]
-    )
+    pairs = report_rows.pairs(of_group, [Group(0, "", tuple(p.name for p in profiles), "fastest")])
     assert [(pair.fast.name, pair.slow.name) for pair in pairs] == [
         ("fastest", "slower"),
         ("fastest", "slow"),

@@ -148,7 +148,7 @@ _Shapes = list[Any]
 
 @dataclass(frozen=True)
 class Product:
-    """Kernels of one name that an op launched: ``ns`` per mean step, ``count`` of them.
+    """Kernels of one name that an op launched: ``ns`` per mean step.
 
     ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden) of a layer.
     """
@@ -158,7 +158,6 @@ class Product:
     dtype: str
     sizes: tuple[int, ...]
     ns: int
-    count: float
 
 
 def half_products(lane: Lane) -> tuple[Product, ...]:
@@ -176,7 +175,7 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
     if not len(rows):
         return ()
     groups = Groups(lane.names[rows], lane.names[ops], dtypes[ops], shapes[ops])
-    ns, sizes = groups.sums(lane.busy[rows]), groups.sizes()
+    ns = groups.sums(lane.busy[rows])
     products = []
     for i, first in enumerate(groups.first.tolist()):
         op = str(lane.text(int(ops[first])))
@@ -188,7 +187,6 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
                 dtype=str(_half(dtype_texts[int(dtypes[ops[first]])])),
                 sizes=() if code == NONE else _sizes(op, shape_texts[code]),
                 ns=round(int(ns[i]) / lane.steps),
-                count=int(sizes[i]) / lane.steps,
             )
         )
     return tuple(sorted(products, key=lambda p: (-p.ns, p.kernel, p.op, p.sizes)))
