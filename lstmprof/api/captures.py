@@ -29,10 +29,6 @@ Progress = Callable[[str], None]
 _OWN_ARGUMENTS = {"implementation", "workload", "file", "turn_with", "cpus"}
 
 
-def _quiet(line: str) -> None:
-    """Ignore a line of progress."""
-
-
 @in_python
 def capture(
     implementation: str,
@@ -44,7 +40,7 @@ def capture(
     force: bool = False,
     packages: Collection[str] = (),
     era: str | None = None,
-    progress: Progress = _quiet,
+    progress: Progress = lambda line: None,
     **options: Any,
 ) -> Run:
     """Time and profile one implementation in separate processes, and return the run.
@@ -112,7 +108,7 @@ def recommend(
     minutes: float | None = None,
     out: Target | None = None,
     force: bool = False,
-    progress: Progress = _quiet,
+    progress: Progress = lambda line: None,
     **sizes: Any,
 ) -> Recommendation:
     """Measure implementations of a network on this machine, and rank them by speed.

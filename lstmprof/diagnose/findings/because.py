@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from lstmprof.breakdown.attribution import CALL, LATENCY
 from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.diagnose.findings import Change, Finding, causes, reasons
-from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
+from lstmprof.diagnose.findings.counts import NOUNS, QUANTITIES, Quantity, spread_of
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
-from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
+from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
@@ -39,20 +39,10 @@ _LEAST_OWN_SHARE = 0.8
 
 #: Noun of the items of a finding → names of their count in ``QUANTITIES``: the first for a host,
 #: the last for a device.
-_QUANTITIES = {
-    "product": ("products",),
-    "convolution": ("convolutions",),
-    "attention": ("attentions",),
+_QUANTITIES: dict[str, tuple[str, ...]] = {
+    **{noun: (name,) for noun, (name, _, _) in NOUNS.items()},
+    **{"cast": ("casts",), "sync": ("syncs",), "dispatched": ("ops",)},
     "layer": ("layer_ops", "layer_kernels"),
-    "cell": ("cell_ops",),
-    "pointwise": ("pointwise",),
-    "embedding": ("embeddings",),
-    "copy": ("copies",),
-    "memset": ("memsets",),
-    "cast": ("casts",),
-    "sync": ("syncs",),
-    "dispatched": ("ops",),
-    "launch": ("launches",),
 }
 _NOUN_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
 #: Kind of time → the nouns (of ``tally``) of the items that it counts.

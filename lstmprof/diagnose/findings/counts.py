@@ -113,7 +113,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
 
 
 #: Noun of ``tally`` → the name of its count, and the noun for users: plural, singular.
-_NOUNS = {
+NOUNS = {
     "op": ("computing_ops", "ops that compute (not views or wrappers)", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
     "launch": ("launches", "kernel launches", "kernel launch"),
@@ -128,7 +128,7 @@ _NOUNS = {
 }
 #: Noun of ``tally`` → the words that follow ``mean``, ``median`` or ``longest``, such as
 #: ``computing op``.
-_LASTING = {noun: singular for noun, (_, _, singular) in _NOUNS.items() if noun != "memset"} | {
+_LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
 }
@@ -139,7 +139,7 @@ _WAIT = "for a value or for the device"
 _ALL = (
     *(
         Quantity(name, text, "", _counted(n), singular)
-        for n, (name, text, singular) in _NOUNS.items()
+        for n, (name, text, singular) in NOUNS.items()
     ),
     *(length for noun, text in _LASTING.items() for length in _lengths(noun, text)),
     *(

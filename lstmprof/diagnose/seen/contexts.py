@@ -108,7 +108,7 @@ class Preparing:
         preparing = prepares(events)
         self._steps = _StepThreads(events, windows)
         thread = thread_ids(events)
-        self._around = _around(events, preparing)
+        self._around = enclosing(events, preparing)
         times = [_times_of(events, preparing & (thread == w.thread), w) for w in windows]
         self._in_line = _union(times)
         launch = events.rows_named("launch_id")[events.rows_of_rank(rank)]
@@ -276,7 +276,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
     return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
-def _around(events: EventTable, chosen: Flags) -> Ints:
+def enclosing(events: EventTable, chosen: Flags) -> Ints:
     """Return the ``chosen`` event that is, contains or launched each event, else ``NONE``."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():

@@ -6,7 +6,8 @@ import pytest
 from diagnose.made import contributor, profile, table, tally
 
 from lstmprof.diagnose.diagnosis import alone
-from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES, Spread, spread_of
+from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES, spread_of
+from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.numbers import count, file_size, number_of, quantity
 
 
