@@ -9,7 +9,8 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.runs.metadata import run_info
 

@@ -23,8 +23,7 @@ from lstmprof.diagnose.findings.causes import (
     Comparison,
     kind_of,
 )
-from lstmprof.diagnose.step_profile import Contributor
-from lstmprof.diagnose.step_profile.contributors import TINY_OP_NS
+from lstmprof.diagnose.step_profile.contributors import TINY_OP_NS, Contributor
 from lstmprof.events.threads import CALL_GAP_NS
 
 HOST, DEVICE = Comparison(on_device=False), Comparison(on_device=True)

@@ -18,7 +18,8 @@ from lstmprof.diagnose.findings import causes, findings
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies, scans
 from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.seen.recurrent import Unrolled
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.ranks import Straggler, Waiter, WaitsFor
 from lstmprof.diagnose.step_profile.tally import Spread
 

@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from lstmprof.diagnose.findings import causes, reasons
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
-from lstmprof.diagnose.step_profile import Contributor, Part, StepProfile, by_name, labels, total_ns
+from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds
 

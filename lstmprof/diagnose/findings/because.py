@@ -17,7 +17,8 @@ from lstmprof.breakdown.attribution import CALL, LATENCY
 from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.diagnose.findings import Change, Finding, causes, reasons
 from lstmprof.diagnose.findings.counts import NOUNS, QUANTITIES, Quantity, spread_of
-from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
+from lstmprof.diagnose.step_profile import StepProfile, total_ns
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from lstmprof.breakdown.timings import FAULT_NS
 from lstmprof.diagnose.findings import settings
-from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name
+from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import count, cropped, number_of, percent, quantity
 from lstmprof.runs.fields import ThreadTime

@@ -212,9 +212,9 @@ def form_of(profile: StepProfile) -> str | None:
     if any(c.part == "rnn" for c in profile.contributors):
         return LAYER_OP
     cells: Counter[str] = Counter()
-    for row in profile.rows("layers"):
-        if row.get("cell") == "lstm" and row["form"] in (LOOP, CELL_OP):
-            cells[row["form"]] += (row["cells"] or 0) * (row["calls"] or 0)
+    for layer in profile.rows("layers"):
+        if layer.get("cell") == "lstm" and layer["form"] in (LOOP, CELL_OP):
+            cells[layer["form"]] += (layer["cells"] or 0) * (layer["calls"] or 0)
     form, number = max(cells.items(), key=lambda pair: pair[1], default=(None, 0))
     return form if number / max(profile.steps, 1) >= _SERIES else None
 

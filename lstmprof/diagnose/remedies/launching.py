@@ -27,7 +27,8 @@ from lstmprof.diagnose.remedies.rows import (
     series_of_launches,
     times_called,
 )
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of
 

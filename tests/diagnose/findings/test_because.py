@@ -16,7 +16,8 @@ from lstmprof.diagnose.findings.because import because, named, pace, worth_a_lin
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.remedies import remedies
 from lstmprof.diagnose.seen import Seen
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 
 MS = 1_000_000
 

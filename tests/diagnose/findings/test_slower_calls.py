@@ -12,7 +12,8 @@ from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.reasons import reason, slower_names
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 
 MS = 1_000_000
 SAME = {"implementation": "torch-lstmcell-basic", "precision": "fp32", "mode": "train"}
