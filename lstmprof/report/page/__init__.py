@@ -165,12 +165,16 @@ def vega() -> str:
     try:
         bundle = bundle_file.read_bytes().decode()
     except OSError:
-        import vl_convert
-
-        bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+        bundle = _bundled_vega()
         with contextlib.suppress(OSError):  # a cache that cannot be written
             write_file(bundle_file, bundle.encode())
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _bundled_vega() -> str:
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
