@@ -395,15 +395,15 @@ def straggler_sentence(straggler: Straggler) -> str:
     own = next(w for w in late.waiters if w.rank_device == late.rank_device)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     does = f", which {late.meanwhile.words}" if late.meanwhile else ""
-    more = f"; it {late.excess.words}" if late.excess else ""
+    more = f"; {lane_words(*late.rank_device)} {late.excess.words}" if late.excess else ""
     for_it = late.waits_for_late_ns(longest.rank_device)
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.rank_device), lane_words(*longest.rank_device)
     return (
-        f"{likely}straggler: {name}, the last to arrive in {own.last_in} of {late.collectives}"
-        f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
-        f" including {milliseconds(for_it)} ms for {name}{does}; {name} itself waits"
-        f" {milliseconds(own.waits_ns)} ms{more}{others}"
+        f"{likely}straggler: {name} arrives last in {own.last_in} of {late.collectives}"
+        f" collectives and waits {milliseconds(own.waits_ns)} ms{each}; {other} waits"
+        f" {milliseconds(longest.waits_ns)} ms, {milliseconds(for_it)} ms of it for"
+        f" {name}{does}{more}{others}"
     )
 
 
