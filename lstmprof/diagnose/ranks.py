@@ -1,9 +1,9 @@
 """Find the rank and device that all others wait for, and the communication during computing.
 
 Reads the table of collectives. The wait of a rank in a collective is the duration of its kernel
-minus that of the last rank to arrive. Durations are compared because the clocks of ranks differ.
-Only collectives that all ranks have in common count. The overlap is as in Holistic Trace Analysis
-(``get_comm_comp_overlap``): the share of the time of collectives in which the device also
+minus the duration on the rank that arrived last. Durations are compared because the clocks of ranks
+differ. Only collectives that all ranks have in common count. The overlap is as in Holistic Trace
+Analysis (``get_comm_comp_overlap``): the share of the time of collectives in which the device also
 computes. Here, only the time of the profiled steps counts.
 """
 

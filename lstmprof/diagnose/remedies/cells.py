@@ -54,8 +54,8 @@ _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
 #: cells for which it is faster than a loop. Measured on CPUs: BlockLSTM took 1.23 times as long as
 #: TensorFlow's cells. PyTorch has a CPU op for the LSTM only; nn.GRU and nn.RNN save Python and
-#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms), so they
-#: count if these take half of the step.
+#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms), so GRU and
+#: RNN count only if Python and dispatch take half of the step.
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -216,7 +216,7 @@ def values_in_loop(f: Finding) -> Match | None:
 def form_of(profile: StepProfile) -> str | None:
     """Return how a run computes its layers: ``LAYER_OP``, ``CELL_OP``, ``LOOP`` or another form.
 
-    The form is that of the run's implementation, else it follows from the ops; None if unknown.
+    The run's implementation decides, else the ops; return None if unknown.
     """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:

@@ -155,7 +155,7 @@ def is_masked(profile: StepProfile) -> bool:
 
 
 def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether the path ``loop`` is that of a recurrent layer, perhaps inlined by Keras 2."""
+    """Return whether the path ``loop`` belongs to a recurrent layer, perhaps inlined by Keras 2."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 

@@ -67,7 +67,7 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass (``way``) of a cuDNN layer: the algorithm that PyTorch wants, and the one seen."""
+    """One pass (``way``) of a cuDNN layer: the requested algorithm, and the one that ran."""
 
     way: str
     asked: Choice

@@ -127,7 +127,7 @@ def pageable_copies(f: Finding) -> Match | None:
 
 
 def transfers(f: Finding) -> Match | None:
-    """Match copies between host and GPU, except those of pageable memory (``pageable_copies``)."""
+    """Match copies between host and GPU, except copies of pageable memory (``pageable_copies``)."""
     rows = [r for r in f.slow.rows("copies") if r.get("direction") in ("HtoD", "DtoH")]
     rows = [r for r in rows if r.get("host_memory") != "pageable"]
     spent = sum(c.ns for c in f.contributors if c.part == "transfer")
