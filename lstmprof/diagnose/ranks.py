@@ -296,7 +296,7 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     moves = len(lates) >= CHANGING_SHARE * steps and len(set(lates)) > 1
     reason = "in collectives, all ranks wait for each other:"
     if moves:
-        reason = "another rank is late from step to step; the ranks wait"
+        reason = "not always the same rank is late; the ranks wait"
     reason += f" {milliseconds(low)} to {milliseconds(high)} ms{each}"
     return replace(facts, state=NONE, reason=reason, moves=moves)
 

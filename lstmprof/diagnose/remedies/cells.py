@@ -602,7 +602,7 @@ UNROLL_THE_LOOP = Remedy(
     "times per step",
     kinds=HOST,
     frameworks=JAX,
-    saves="the usual gaps",
+    saves="the usual gaps between kernels",
     decide=small_loop,
     sources=(
         "https://github.com/jax-ml/jax/issues/2491",

@@ -227,7 +227,7 @@ CUDA_GRAPH = Remedy(
     "least ten times as many launches as reads",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps",
+    saves="the usual gaps between kernels",
     decide=cuda_graph,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
@@ -245,7 +245,8 @@ XLA = Remedy(
     "its own loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
-    saves="the usual gaps, for a GPU profile that another tool recorded. Otherwise unknown",
+    saves="for a GPU profile that another tool recorded: the usual gaps between kernels. Otherwise "
+    "unknown",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
 )
@@ -257,7 +258,7 @@ TORCH_COMPILE = Remedy(
     "kernel comes from a compiler such as Triton or XLA",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps, multiplied by the share of kernels that are elementwise",
+    saves="the usual gaps between kernels, multiplied by the share of kernels that are elementwise",
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(

@@ -300,9 +300,9 @@ KEEP_IT_COMPILED = Remedy(
     name="keep it compiled",
     cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
     fix="keep constant what the compiled function depends on",
-    condition="PyTorch reported that torch.compile had compiled a function as often as it may "
-    "(torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, but run "
-    "none",
+    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
+    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
+    "but run none",
     kinds=(*HOST, causes.MEMORY),
     frameworks=TORCH,
     first=True,
@@ -508,8 +508,8 @@ JIT_THE_WHOLE = Remedy(
     "single JAX operators",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs, and the median Python "
-    "time between two calls. On both, also the time of tracing and compiling",
+    saves="on a GPU, the usual gaps between kernels. On a CPU, the calls of these programs, and "
+    "the median Python time between two calls. On both, also the time of tracing and compiling",
     several_kinds=True,
     decide=jitted_whole,
     sources=(

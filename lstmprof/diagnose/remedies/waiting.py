@@ -488,7 +488,7 @@ EVEN_OUT_THE_RANKS = Remedy(
 )
 GROUP_BY_LENGTH = Remedy(
     name="group by length",
-    cause="ranks wait in collectives for a late rank, which is another rank from step to step",
+    cause="ranks wait in collectives for a late rank, and not always for the same rank",
     fix="give all ranks the same amount of work in each step: group samples by length",
     condition="In at least three quarters of the steps, one rank arrives late in the collectives "
     "of all ranks, but not always the same rank",
