@@ -125,9 +125,9 @@ CUDNN_FOR_JAX = Remedy(
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
-    "loop's ops contain LSTM; or the loop computes tanh, and none of the names mentions another "
-    "type of cell. No op is a cuDNN layer, and no layer is a Keras layer",
+    condition="A GPU runs a loop with eight or more matmuls per training step. The names of its "
+    "ops contain LSTM, or it computes tanh and the names contain no other type of cell. The "
+    "profile shows no cuDNN layer op and no Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     decide=scanned_layer,
@@ -141,7 +141,7 @@ WHOLE_SCAN = Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="The op Scan (in Theano: for or do_while) runs; it calls other operators",
+    condition="The step runs the op Scan (in Theano: for or do_while), which calls other operators",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
     decide=scan_of_pytensor,
