@@ -20,7 +20,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import (
     ForeignFileError,
     LeftOutWarning,
@@ -144,7 +144,8 @@ class Run:
             RunError: a file of the run is missing or damaged.
         """
         if name == TIMINGS:
-            rows = [{k: v for k, v in row.items() if k != "run"} for row in self._timing_rows()]
+            timings = rows_of([self.breakdown], TIMINGS)
+            rows = [{k: v for k, v in row.items() if k != "run"} for row in timings]
             columns = timing_columns()
             return Table(name, pa.Table.from_pylist(rows, schema(columns)), columns)
         if name in FILES:
@@ -152,9 +153,6 @@ class Run:
         if name not in TABLES:
             raise unknown_name("table", name, (TIMINGS, *TABLES, *FILES))
         return Table(name, self.breakdown.table(name), TABLES[name].columns)
-
-    def _timing_rows(self) -> list[dict[str, Any]]:
-        return rows_of([self.breakdown], TIMINGS)
 
     def _file(self, name: str) -> pa.Table:
         """Return the rows of a file of the run, or an empty table if the run lacks the file."""
@@ -278,8 +276,8 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
     """Read every run of ``targets``, and return the runs in the order of the targets.
 
-    If a run or profile cannot be read, but others can, it is skipped with a ``LeftOutWarning``.
-    Files of unknown formats are skipped silently.
+    If only some of the runs and profiles cannot be read, these are skipped with a
+    ``LeftOutWarning``. Files of unknown formats are skipped silently.
 
     Args:
         targets: paths and URLs, or lists of paths and URLs; a folder stands for all its runs.
@@ -307,15 +305,15 @@ def _words(target: Any) -> list[Target]:
         return [target]
     if isinstance(target, Iterable) and not isinstance(target, (bytes, Mapping)):
         return [word for inner in target for word in _words(inner)]
-    raise UsageError(f"{target!r} is no path and no URL", "give text or a pathlib.Path")
+    raise UsageError(f"{target!r} is neither a path nor a URL", "give text or a pathlib.Path")
 
 
 @in_python
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
     """Read the raw profiles at ``target``, write each as a run, and return the runs.
 
-    Profiles of several ranks of one job become one run. If ``out`` already has the run of a
-    profile, and the profile has not changed since, that run is returned.
+    Profiles of several ranks of one job become one run. If ``out`` already has the run of a profile
+    that has not changed since, this run is returned.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
@@ -344,7 +342,7 @@ def runs_of(given: Runs) -> list[Run]:
         return read_all(given)
     if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
         return [run for element in given for run in runs_of(element)]
-    raise UsageError(f"{given!r} is no run", "give what lp.read returns, or a path")
+    raise UsageError(f"{given!r} is not a run", "give what lp.read returns, or a path")
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:

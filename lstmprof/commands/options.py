@@ -68,7 +68,7 @@ across = click.option(
     multiple=True,
     type=click.Choice(names.CONDITIONS),
     metavar="NAME",
-    help="Also compare runs that differ in this setting; repeat for more: "
+    help="Compare runs even if they differ in this setting; repeat for more: "
     f"{', '.join(names.CONDITIONS)}.",
 )
 rank = click.option(
@@ -163,7 +163,7 @@ class LeftOut:
             if not (shared and fault in foreign):
                 say(f"{word} {fault}")
         if shared:
-            say(f"{word} {len(foreign)} files that are no profiles, such as {foreign[0].fault}")
+            say(f"{word} {len(foreign)} files that are not profiles, such as {foreign[0].fault}")
         defects = sum(isinstance(fault, DefectError) for fault in self.faults)
         if len(self.faults) > 1:
             ours = f", {defects} of them because of bugs in lstmprof" if defects else ""
@@ -201,17 +201,15 @@ def refuse_missing(paths: Sequence[str]) -> None:
             raise UsageError(f"{path}: there is no such file or folder", "check the path")
 
 
-def _nothing_said(path: Path, name: str) -> None:
-    """Do nothing: the default for ``reading`` in ``runs_of``."""
-
-
-def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said) -> list[Run]:
+def runs_of(
+    paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
+) -> list[Run]:
     """Return all runs at ``paths``; call ``reading(path, name)`` before a profile is read."""
     return [run for runs in runs_of_each(paths, left_out, reading) for run in runs]
 
 
 def runs_of_each(
-    paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said
+    paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[list[Run]]:
     """Return one list of runs for each of ``paths`` that has runs; otherwise like ``runs_of``."""
     from lstmprof.runs.cache import opened

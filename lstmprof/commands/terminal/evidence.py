@@ -11,8 +11,8 @@ from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Findin
 from lstmprof.diagnose.findings.because import worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.sentences import roofline_sentence
 from lstmprof.diagnose.step_profile import labels
+from lstmprof.diagnose.verdict.sentences import roofline_sentence
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import (
     UNKNOWN,
@@ -29,6 +29,7 @@ from lstmprof.numbers import (
 _WITH_EVIDENCE = 3
 #: Maximum length, in characters, of a run's name in a column's header.
 _WIDTH = 28
+_OF_DIFFERENCE = ">of difference"
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
 #: Largest number of steps in a text such as "2 in 3 steps", for ops called less than once per step.
 _MOST_STEPS = 100_000
@@ -43,7 +44,7 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
         "Difference of the two steps by kind of time (docs/diagnosis.md explains the kinds)",
         waterfall_heads(diagnosis, terminal.narrow()),
         waterfall_cells(diagnosis),
-        spare=(">share",),
+        spare=(_OF_DIFFERENCE,),
         bars=terminal.Bars([*(d.delta_ns for d in rows), None], [*colours, ""]),
         blank=False,
     )
@@ -102,7 +103,7 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
     """Return the headers of the table of differences; headers of numbers begin with ``>``."""
     fast, slow = _names(diagnosis, narrow)
-    return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
+    return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", _OF_DIFFERENCE]
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:

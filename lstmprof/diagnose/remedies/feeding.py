@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose.causes import INPUT
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import INPUT
 from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW,
     TORCH,
-    Example,
     Match,
     Remedy,
     in_ms,
@@ -73,17 +72,12 @@ WORKERS = Remedy(
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
     condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
-    "process needs about 1 ms to hand over a batch). Or the DataLoader has worker processes, and "
-    "the step still waits for it; the fix is then another number of workers",
+    "process needs about 1 ms to pass a batch on). Or it has worker processes, but the step still "
+    "waits for it; the fix is then another number of workers",
     kinds=(INPUT,),
     frameworks=TORCH,
-    saves="the time of the input, if the DataLoader has no workers. Otherwise unknown",
     decide=loader,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
-    example=Example(
-        of="a ResNet-50 of PyTorch on a V100, whose DataLoader has no workers",
-        seen="getting the input takes 95.5 ms per step",
-    ),
 )
 PREFETCH = Remedy(
     name="prefetch",
@@ -92,7 +86,6 @@ PREFETCH = Remedy(
     condition="The step takes the next element of a tf.data dataset (IteratorGetNext)",
     kinds=(INPUT,),
     frameworks=TENSORFLOW,
-    saves="the time of the input",
     decide=dataset,
     sources=("https://www.tensorflow.org/guide/data_performance",),
 )
@@ -100,10 +93,9 @@ INPUT_BESIDE = Remedy(
     name="input beside the step",
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
-    condition="The step has an input phase, such as a range named input, and neither DataLoader "
-    "nor tf.data runs. Captures of built-in implementations do not count",
+    condition="The step has an input phase, such as a range named input, but uses neither a "
+    "DataLoader nor tf.data. Captures of built-in implementations do not count",
     kinds=(INPUT,),
-    saves="the time of the input",
     decide=own_input,
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

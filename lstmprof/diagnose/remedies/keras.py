@@ -20,7 +20,6 @@ from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     often,
@@ -155,7 +154,7 @@ def is_masked(profile: StepProfile) -> bool:
 
 
 def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether the path ``loop`` is that of a recurrent layer, perhaps inlined by Keras 2."""
+    """Return whether the path ``loop`` belongs to a recurrent layer, perhaps inlined by Keras 2."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
@@ -248,10 +247,10 @@ PAD_AT_THE_END = Remedy(
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
-    condition="The loop of a recurrent layer selects values by a mask eight or more times per "
-    "step; in PyTorch, the recorded Python frames must show Keras layers. Or `lstmprof run` saw "
-    "padded sequences enter a Keras model that masks its input and runs cell by cell. In both "
-    "cases, no op runs a whole layer",
+    condition="The loop of a recurrent layer selects values by a mask eight or more times per step "
+    "(in PyTorch, only if recorded Python frames show Keras layers). Or `lstmprof run` saw padded "
+    "sequences enter a Keras model that masks its input and runs cell by cell. In both cases, no "
+    "op runs a whole layer",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     decide=masked,
@@ -260,17 +259,14 @@ PAD_AT_THE_END = Remedy(
         "https://github.com/tensorflow/tensorflow/issues/30745",
         "https://github.com/tensorflow/tensorflow/issues/33148",
     ),
-    example=Example(
-        of="a text classifier of Keras 3.15 on TensorFlow 2.21, on a CPU, 20 time steps",
-        seen="the layer applies the mask 60 times per step",
-    ),
 )
 KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
     cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
     fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm. The "
-    "profile shows no cuDNN layer op, no mask and no option that cuDNN does not support",
+    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm, and no "
+    "cuDNN layer op. The profile shows no reason for this, such as a mask or an option that cuDNN "
+    "does not support",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     decide=standard_loop,
@@ -284,9 +280,9 @@ UPGRADE_KERAS = Remedy(
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
     fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras. lstmprof recognises the layer by its "
-    "Python frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, and "
-    "no mask or option rules out such an op",
+    condition="The step runs a recurrent layer of Keras, which lstmprof recognises by its Python "
+    "frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, although "
+    "no mask and no option prevents it",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     decide=own_loop,
@@ -296,9 +292,5 @@ UPGRADE_KERAS = Remedy(
         "https://github.com/keras-team/keras/issues/22274",
         "https://github.com/keras-team/keras/pull/22874",
         "https://github.com/keras-team/keras/pull/22399",
-    ),
-    example=Example(
-        of="keras.layers.LSTM of Keras 3.15 on PyTorch 2.13, on a CPU, with recorded Python frames",
-        seen="Keras on PyTorch has no one-op layer on a CPU",
     ),
 )

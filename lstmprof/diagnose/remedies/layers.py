@@ -32,13 +32,12 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     algorithm,
     gpu_of,
 )
-from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -67,7 +66,7 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass (``way``) of a cuDNN layer: the algorithm that PyTorch wants, and the one seen."""
+    """One pass (``way``) of a cuDNN layer: the requested algorithm, and the one that ran."""
 
     way: str
     asked: Choice
@@ -122,13 +121,11 @@ def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
         op=row["op"],
         **{name: row[name] for name in names},
     )
-    return OnCudnn(layer, tuple(_passes(layer, gpu, row)))
-
-
-def _passes(layer: Layer, gpu: Gpu, row: dict[str, Any]) -> Iterator[Run]:
-    yield Run("forward", algorithm(layer, gpu, True), row["algorithm_seen"])
+    runs = [Run("forward", algorithm(layer, gpu, True), row["algorithm_seen"])]
     if row["backward_ns"] is not None:
-        yield Run("backward", algorithm(layer, gpu, False), row["backward_algorithm_seen"])
+        seen = row["backward_algorithm_seen"]
+        runs.append(Run("backward", algorithm(layer, gpu, False), seen))
+    return OnCudnn(layer, tuple(runs))
 
 
 def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
@@ -253,11 +250,10 @@ PERSISTENT_KERNELS = Remedy(
     cause="cuDNN runs its standard kernels instead of the faster persistent ones",
     fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
     condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
-    "the backward pass. If the names are unknown, one of PyTorch's conditions for persistent "
-    "kernels must fail: on the element type, hidden units, inputs, batch, time steps, layers, "
-    "directions, packing, projection or device",
+    "the backward pass. If the profile has no such names, the layer must not meet one of "
+    "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
+    "directions, packing, projection and device",
     kinds=(GEMM, MEMORY, LAUNCH),
-    saves="the time of the layer's kernels; if the kernels are unknown, the time of their launches",
     frameworks=TORCH,
     decide=persistent_kernels,
     sources=(
@@ -273,8 +269,8 @@ MIOPEN_LAYER = Remedy(
     cause="MIOpen runs the layer one time step at a time",
     fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
     "graph",
-    condition="The op miopen_rnn runs on a GPU. If the profile shows which kernels the op "
-    "launches, they are one or more per time step",
+    condition="The op miopen_rnn runs on a GPU. It launches at least one kernel per time step, if "
+    "the profile shows which kernels it launches",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=layer_on_miopen,
@@ -287,12 +283,11 @@ FLATTEN_PARAMETERS = Remedy(
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies; copies that make "
-    "the input contiguous do not count. If flatten_parameters() ran but copied nothing (no op "
-    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type, and the fix says so",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, without those that "
+    "make the input contiguous. If flatten_parameters() ran but copied nothing (no op "
+    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="the time of these copies",
     decide=weights_apart,
     sources=(
         "https://github.com/pytorch/examples/issues/248",
@@ -300,10 +295,6 @@ FLATTEN_PARAMETERS = Remedy(
         "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",
         "https://github.com/pytorch/pytorch/pull/3752",
         "https://github.com/pytorch/pytorch/issues/3751",
-    ),
-    example=Example(
-        of="nn.LSTM on cuDNN with eight separate weight arrays (a generated profile)",
-        seen="aten::_cudnn_rnn copies its weights 8 times per step",
     ),
 )
 FLATTEN_ONCE = Remedy(
@@ -313,16 +304,11 @@ FLATTEN_ONCE = Remedy(
     condition="The profiled steps make copies inside the op _cudnn_rnn_flatten_weight",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="the time of these copies",
     decide=from_facts(
         lambda f: [h for h in f.slow.seen.weights if h.within == _FLATTENS],
         "flatten_parameters() makes copies {times}",
     ),
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
-    example=Example(
-        of="flatten_parameters() in every forward pass (a generated profile)",
-        seen="flatten_parameters() makes copies 8 times per step",
-    ),
 )
 CAST_WEIGHTS_ONCE = Remedy(
     name="cast the layer's weights once",
@@ -332,15 +318,10 @@ CAST_WEIGHTS_ONCE = Remedy(
     "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
     kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="the time of these casts",
     decide=weights_cast,
     sources=(
         "https://github.com/pytorch/pytorch/issues/42385",
         "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
-    ),
-    example=Example(
-        of="nn.LSTM under autocast on cuDNN (a generated profile)",
-        seen="aten::_cudnn_rnn casts its weights 8 times per step",
     ),
 )
 BFLOAT16_ON_CUDNN = Remedy(
@@ -356,9 +337,5 @@ BFLOAT16_ON_CUDNN = Remedy(
     sources=(
         "https://github.com/pytorch/pytorch/pull/164411",
         "https://github.com/pytorch/pytorch/issues/116925",
-    ),
-    example=Example(
-        of="nn.LSTM in bfloat16 without cuDNN (a generated profile)",
-        seen="aten::lstm runs its 10 time steps op by op",
     ),
 )

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import COMPILE, START
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
+from lstmprof.diagnose.findings.causes import COMPILE, START
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     JAX,
     SERIES,
     TENSORFLOW,
     TORCH,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -89,7 +87,8 @@ def starts(f: Finding) -> Match | None:
     calls = f.slow.seen.loading
     if not calls:
         return None
-    runtime = _runtime_of(calls)
+    named = (name for call in calls for name, known in RUNTIMES.items() if known.match(call.name))
+    runtime = next(named, "CUDA" if any(loads(call.name) for call in calls) else None)
     if runtime is None:
         cause = "libraries start up, or load code, inside the profiled steps"
         return Match(_first_call(calls[0]), total(calls), cause=cause)
@@ -109,12 +108,6 @@ def _first_call(call: Fact) -> str:
     if call.count > 1:
         return f"{call.name} took {each_ns} for a kernel's first launch, and {later} for later ones"
     return f"the first {call.name} took {each_ns}, later calls took {later}"
-
-
-def _runtime_of(calls: Sequence[Fact]) -> str | None:
-    """Return the GPU runtime (CUDA or HIP) that the calls belong to; None if all are ops."""
-    called = (runtime for c in calls for runtime, name in RUNTIMES.items() if name.match(c.name))
-    return next(called, "CUDA" if any(loads(call.name) for call in calls) else None)
 
 
 def retraces(f: Finding) -> Match | None:
@@ -140,7 +133,11 @@ def retraces(f: Finding) -> Match | None:
     if change is not None:
         cause = f"{cropped(change.function or '')} is compiled again: {_in_words(change)}"
         return Match(f"{seen}, {compiled_when(f.slow)}", own_ns, _keep(f, change), cause)
-    return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix=_how_not_to_trace(f))
+    anew = f.slow.seen.made_anew
+    fix = _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "")
+    if anew is not None:
+        fix = f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
+    return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix)
 
 
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
@@ -219,13 +216,6 @@ def _captured_ns(f: Finding) -> int:
     return sum(c.ns for c in f.contributors if c.name and "StreamBeginCapture" in c.name)
 
 
-def _how_not_to_trace(f: Finding) -> str:
-    anew = f.slow.seen.made_anew
-    if anew is not None:
-        return f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
-    return _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "")
-
-
 def _shapes(f: Finding) -> str:
     if f.slow.seen.shapes is None:
         return ""
@@ -238,20 +228,15 @@ PROFILE_LATER = Remedy(
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="One of these calls is in a profiled step: a call that loads code (such as "
-    "cuModuleLoad); an unusually long first launch of a kernel; an unusually long call of another "
-    "CUDA or HIP function before the first kernel; or, if the profile has no step markers, an "
-    "unusually long first call of an op. Unusually long means at least 1 ms and ten times the "
-    "median of the later calls of the function (for ops on a CPU, a hundred times)",
+    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or an "
+    "unusually long call: the first launch of a kernel, a call of a CUDA or HIP function before "
+    "the first kernel, or, in a profile without step markers, the first call of an op. Unusually "
+    "long means at least 1 ms, and ten times the median of the later calls of the function (for "
+    "ops on a CPU, a hundred times)",
     kinds=(START,),
     first=True,
-    saves="the time of these calls",
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
-    example=Example(
-        of="a program that launches its first kernel in the profiled steps (a generated profile)",
-        seen="the first cudaLaunchKernel took 5.005 ms, later calls took 4.0 µs",
-    ),
 )
 WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
@@ -262,7 +247,6 @@ WARM_MIOPEN = Remedy(
     "that compile",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of these compilations",
     decide=from_facts(
         lambda f: [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)],
         "{name} and similar calls take {ms}",
@@ -277,11 +261,10 @@ TRACE_ONCE = Remedy(
     cause="functions are traced or compiled inside the profiled steps",
     fix="keep shapes and types constant, and create compiled functions once, before the training "
     "loop",
-    condition="The profiled steps contain events of tracing (turning Python code into a graph) or "
-    "of a compiler",
+    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
+    "code into a graph",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of tracing and compiling",
     decide=retraces,
     sources=(
         "https://www.tensorflow.org/guide/function",
@@ -290,19 +273,14 @@ TRACE_ONCE = Remedy(
         "https://github.com/tensorflow/tensorflow/issues/46518",
         "https://github.com/pytorch/pytorch/issues/185135",
     ),
-    example=Example(
-        of="a tf.function of TensorFlow 2.21 that is created in every step, on a CPU",
-        seen="tf.function-graph_building and similar events for <lambda> take 1,598.8 ms per step, "
-        "in 3 steps",
-    ),
 )
 KEEP_IT_COMPILED = Remedy(
     name="keep it compiled",
     cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
     fix="keep constant what the compiled function depends on",
-    condition="PyTorch reported that torch.compile had reached its limit of versions of a function "
-    "(torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, but run "
-    "none",
+    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
+    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
+    "but run none",
     kinds=(*HOST, causes.MEMORY),
     frameworks=TORCH,
     first=True,
@@ -316,18 +294,13 @@ CAPTURE_ONCE = Remedy(
     name="capture once",
     cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
     fix="capture the graph before the profiled steps, and replay the graph in these steps",
-    condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
+    condition="The profiled steps capture a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of the captures",
     decide=captures,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
-    ),
-    example=Example(
-        of="a diffusion model that torch.compile records into a graph, on an MI300X",
-        seen="capturing 1,567 launches into a graph takes 538.4 ms",
     ),
 )
 
@@ -501,24 +474,18 @@ JIT_THE_WHOLE = Remedy(
     name="jit the whole",
     cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step makes ten or more calls of small compiled programs: a small program is a "
-    "single JAX operator, or is called ten or more times per step. On a GPU, the GPU must wait for "
-    "launches. On a CPU, the calls of these programs must take at least half of the dispatch time. "
-    "If the kind of time is compile, several steps must compile, and mostly a single JAX operator",
+    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
+    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU must "
+    "wait for launches. On a CPU, the calls of these programs must take at least half of the "
+    "dispatch time. If the time is compilation, it must happen in several steps, and mostly for "
+    "single JAX operators",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median Python "
-    "time between two calls. On both, also the time of tracing and compiling",
     several_kinds=True,
     decide=jitted_whole,
     sources=(
         "https://docs.jax.dev/en/latest/jit-compilation.html",
         "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-    example=Example(
-        of="a training step of Flax 0.12 on JAX 0.10 without jax.jit, on a CPU",
-        seen="compiling takes 5,883.8 ms per step",
-        gain="clean step 90.8 → 5.3 ms",
     ),
 )
 IN_ONE_FUNCTION = Remedy(
@@ -531,17 +498,10 @@ IN_ONE_FUNCTION = Remedy(
     "traces or compiles",
     kinds=HOST,
     frameworks=TENSORFLOW,
-    saves="the time of the calls of these operators, and the usual Python time between the calls",
     several_kinds=True,
     decide=outside_of_a_function,
     sources=(
         "https://www.tensorflow.org/guide/function",
         "https://github.com/tensorflow/tensorflow/issues/50488",
-    ),
-    example=Example(
-        of="a training step without tf.function of an LSTM written by hand, TensorFlow 2.21 on a "
-        "CPU",
-        seen="eager operators such as MatMul run 843 times per step",
-        gain="24.9 → 4.6 ms per step",
     ),
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
@@ -73,6 +73,9 @@ class Diagnosed(Protocol):
     def kernel_names(self) -> list[str]: ...
 
 
+_Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
+
+
 class Explained(Protocol):
     """The part of a diagnosis's finding from which the text of a verdict is made."""
 
@@ -108,12 +111,8 @@ class Line:
         return with_short_names(self.text, names), with_short_names(self.end, names)
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
 def verdict_text(
-    diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = _as_it_is
+    diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = str
 ) -> list[list[str]]:
     """Return the printed lines of a verdict, grouped by label; the first group names the run.
 
@@ -281,7 +280,7 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
 
 
 def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
-    """Return ``transfer (5 %): `` if ``fix`` is not about the time that the line "Why" names."""
+    """Return ``transfer (5 % of the step): `` if ``fix`` is for other time than the line "Why"."""
     verdict = diagnosis.verdict
     several = any(row.name == fix.name and row.several_kinds for row in TABLE)
     if verdict.kind is None or several or verdict.cause.startswith((fix.cause, fix.seen or "\n")):
@@ -291,7 +290,8 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
     if not about or {verdict.kind, waits} & {k for f in about for k in (f.kind, wait_of(f.kind))}:
         return ""
     share = about[0].share
-    return f"{about[0].words}{'' if share is None else f' ({percent(share)})'}: "
+    of_what = "difference" if verdict.baseline is not None else verdict.whole_noun
+    return f"{about[0].words}{'' if share is None else f' ({percent(share)} of the {of_what})'}: "
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
@@ -313,17 +313,22 @@ def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
     ]
 
 
-def badness(verdict: Verdict) -> tuple[bool, float, float]:
-    """Return the sort key of a verdict; verdicts are shown with the largest key first.
+def worst_first(diagnoses: Iterable[_Diagnosed]) -> list[_Diagnosed]:
+    """Return ``diagnoses`` in the order in which they are shown.
 
     Compared runs come first, sorted by ratio. Single runs follow, sorted by the share of the step
     that the best fix saves, then by the bottleneck's share of the step.
     """
-    if verdict.ratio is not None:
-        return True, verdict.ratio.value, 0.0
-    share, best = verdict.bottleneck_ns / (verdict.whole_ns or 1), best_fix(verdict)
-    saved = best.worth_ns / verdict.step.ns if best and verdict.step.ns else 0.0
-    return False, saved if share else -1.0, share
+
+    def badness(diagnosis: Diagnosed) -> tuple[bool, float, float]:
+        verdict = diagnosis.verdict
+        if verdict.ratio is not None:
+            return True, verdict.ratio.value, 0.0
+        share, best = verdict.bottleneck_ns / (verdict.whole_ns or 1), best_fix(verdict)
+        saved = best.worth_ns / verdict.step.ns if best and verdict.step.ns else 0.0
+        return False, saved if share else -1.0, share
+
+    return sorted(diagnoses, key=badness, reverse=True)
 
 
 def best_fix(verdict: Verdict) -> Advice | None:
@@ -359,7 +364,8 @@ def in_short(diagnosis: Diagnosed) -> str:
     if verdict.baseline is not None:
         cause = _BASELINE.sub("", verdict.cause)
         return cause or f"{name} +{milliseconds(verdict.bottleneck_ns)} ms"
-    kind = f"{name} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
+    share = percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))
+    kind = f"{name} {share} of the {verdict.whole_noun}"
     counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
     text = f"{verdict.cause}; {kind}" if verdict.cause else counts
     return with_short_names(text, diagnosis.kernel_names, 32)

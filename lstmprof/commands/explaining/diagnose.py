@@ -15,7 +15,7 @@ from lstmprof.numbers import escaped
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.diagnose.diagnosis import Diagnosis
-    from lstmprof.diagnose.what_ifs import DiagnosisOptions
+    from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 
 
 @click.command(name="diagnose")
@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 @click.option(
     "--since",
     metavar="RUN",
-    help="Run from before a fix: compare the gain that its diagnosis forecast with the real gain.",
+    help="An earlier run, from before a fix: compare the forecast gain of the fix with the real "
+    "gain.",
 )
 @click.option(
     "--evidence", is_flag=True, help="Show counts and the largest ops of each kind of time."
@@ -98,8 +99,8 @@ def command(
 
     PATH is a run, a folder of runs, or a profile, as for breakdown. Each run is compared with the
     fastest comparable run. A run without a comparable run is diagnosed on its own. If a run has
-    several ranks, diagnose picks the rank that the other ranks wait for, or else the first; if a
-    rank has several devices, it picks the busiest.
+    several ranks, diagnose explains the rank for which the other ranks wait, or else the first
+    rank; if a rank has several devices, it explains the busiest device.
 
     \b
     Example:
@@ -111,7 +112,7 @@ def command(
     """
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.roofline import parsed
-    from lstmprof.diagnose.what_ifs import DiagnosisOptions
+    from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 
     options.refuse_missing(paths)
     limits = parsed(peaks) if peaks else None
@@ -156,13 +157,13 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
 def _show_gain(since: str, diagnoses: Sequence[Diagnosis], wanted: DiagnosisOptions) -> None:
     """Print for each run how much faster it is than the earlier run at the path ``since``."""
     from lstmprof.breakdown import break_down
-    from lstmprof.diagnose.diagnosis import diagnose
-    from lstmprof.diagnose.verdict_text import gained
+    from lstmprof.diagnose.diagnosis import diagnose_all
+    from lstmprof.diagnose.verdict.verdict_text import gained
     from lstmprof.runs.border import border
     from lstmprof.runs.run import open_run
 
     with border(since):
-        before = diagnose(break_down(open_run(Path(since))), wanted=wanted).verdict
+        before = diagnose_all([break_down(open_run(Path(since)))], wanted=wanted)[0].verdict
     for diagnosis in diagnoses:
         terminal.write_line(gained(before, diagnosis.verdict))
 
@@ -175,8 +176,8 @@ def _show_against(
 ) -> None:
     """Print for each run its comparison with the framework's built-in LSTM, then its diagnosis."""
     from lstmprof.commands.terminal import diagnosis
-    from lstmprof.diagnose.builtin import try_against_builtin
     from lstmprof.diagnose.diagnosis import diagnose_all
+    from lstmprof.diagnose.recommend.builtin import try_against_builtin
 
     leave_out = left_out.faults.append
     verdicts = [
