@@ -68,8 +68,7 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """Write the run ``name`` into the folder ``out``, and return it. Each of the ``rounds`` is the
-    result of one process.
+    """Write the run ``name`` of the ``rounds``, one process each, into ``out``; return it.
 
     ``source`` is ``OWN_CODE`` if the steps are the user's own; then the ranges in the profile are
     the user's, too. With ``ranks``, the processes ran at the same time, each as that rank of one

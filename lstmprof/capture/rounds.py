@@ -133,8 +133,7 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Return whether workers for ``requests`` can exist at the same time without disturbing each
-    other.
+    """Return whether workers for ``requests`` can exist at once undisturbed.
 
     On a GPU they cannot, because a waiting process keeps its GPU memory. With several threads they
     cannot, because idle threads of a pool spin for a while before they sleep.
@@ -328,8 +327,9 @@ class _Sweep:
 
 
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
-    """Return one request per round, with its share of the iterations; the first round measures the
-    peaks.
+    """Return one request per round, with its share of the iterations.
+
+    The first round measures the peaks.
 
     Raises:
         UsageError: there are fewer iterations than rounds, or no step is profiled.

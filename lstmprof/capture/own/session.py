@@ -436,9 +436,7 @@ class Session:
         }
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file in the folder of ``passes``; return its path, or None
-        if there are no inputs.
-        """
+        """Write the inputs of ops to a file; return its path, or None if there are none."""
         try:
             inputs = self.op_inputs(steps, passes.later)
             return shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
@@ -487,9 +485,7 @@ def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
 
 
 def _ended(command: List[str], **environment: str) -> Any:
-    """Run ``command`` so that it imports the same lstmprof as this process; return the finished
-    process.
-    """
+    """Run ``command``, which imports the same lstmprof; return the finished process."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
     paths = [package, os.environ.get("PYTHONPATH", "")]
     search = os.pathsep.join(p for p in paths if p)

@@ -73,9 +73,7 @@ def _without_own(trace: Optional[types.TracebackType]) -> Optional[types.Traceba
 
 
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:
-    """Return the code of the script or module; set ``module``, ``sys.argv`` and ``sys.path`` for
-    it.
-    """
+    """Return the script's or module's code; set ``module``, ``sys.argv``, ``sys.path`` for it."""
     place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
@@ -140,8 +138,7 @@ def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Decorate all functions called ``name`` in ``tree`` with ``DECORATOR``; return how many there
-    are.
+    """Decorate all functions called ``name`` in ``tree`` with ``DECORATOR``; return their number.
 
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """
@@ -170,9 +167,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Replace the function ``name`` of ``module`` by one whose calls are steps; return how many
-    were replaced: 0 or 1.
-    """
+    """Make calls of the function ``name`` of ``module`` steps; return 1, or 0 if it is missing."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

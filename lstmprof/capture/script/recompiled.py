@@ -26,9 +26,7 @@ class _Leaf(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of the compiled ``function``; ``static`` has the names and positions of static
-    arguments.
-    """
+    """A call of the compiled ``function``; ``static``: names and positions of static arguments."""
 
     function: Any
     args: Tuple[Any, ...]
@@ -119,8 +117,9 @@ class Recompilations:
 
 
 def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
-    """Return the first difference of two calls: a shape, else a dtype, else a Python value, else
-    the number of arrays in an argument. Return None if the calls are alike.
+    """Return the first difference of two calls, or None if they are alike.
+
+    A shape comes first, then a dtype, a Python value, and the number of arrays in an argument.
     """
     pairs = [(name, before[name], after[name]) for name in after if name in before]
     for place, kind in enumerate(_Leaf._fields):

@@ -63,8 +63,7 @@ def session_of(
 
 
 class _RankSession(Session):
-    """The session of one rank: it leaves its part of the run in a folder, and another process joins
-    the parts.
+    """The session of one rank, which leaves a part of the run for another process to join.
 
     Ranks measure the same steps, so no pass depends on a clock.
     """

@@ -102,9 +102,7 @@ class Steps:
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:
-        """Begin a step that ``source`` saw begin: a batch of Keras, or a call of the step
-        function.
-        """
+        """Begin a step that ``source`` saw: a batch of Keras, or a call of the step function."""
         self.safely(self._begins, source)
 
     def _begins(self, source: str) -> None:
@@ -196,8 +194,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest in ``calls``; if several are equally rare,
-    the last.
+    """Return the candidate that ends a step: the rarest in ``calls``, the last if several.
 
     ``calls`` are the observed calls in order. The last round of calls may be incomplete, so counts
     that differ by one are equal. The last candidate is the one whose first call came last.

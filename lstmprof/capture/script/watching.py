@@ -98,9 +98,7 @@ class Watching:
         util.register_after_fork(self, forked)
 
     def report(self, line: str) -> None:
-        """Keep a line until the script has ended, because it would cut through a progress bar
-        now.
-        """
+        """Keep a line until the script has ended; now it would cut through a progress bar."""
         self._lines.append(one_line(line))
 
     def _print(self) -> None:
@@ -133,9 +131,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Create and begin the session at the first step, which ``source`` saw. Return it, or None
-        if it cannot begin.
-        """
+        """Begin the session at the first step, which ``source`` saw; return None if it cannot."""
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -317,8 +313,9 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """For a module in ``attach``, return the spec that other finders find, with a loader that
-        calls the module's function. Return None for other modules.
+        """Return the spec of a module in ``attach``, with a loader that calls its function.
+
+        Return None for other modules.
         """
         attach = self._attach.pop(name, None)
         if attach is None:

@@ -308,8 +308,9 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
 
 
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
-    """Return whether XLA would replay parts of the step as CUDA graphs, whose kernels have no
-    names.
+    """Return whether XLA would replay parts of the step as CUDA graphs.
+
+    Their kernels have no names.
 
     While a profiler is on, XLA runs such parts kernel by kernel, so the profiled step would differ
     from the timed one.

@@ -98,8 +98,9 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return one array per parameter with the numbers of the shared elements that it holds; 0 for
-    others.
+    """Return one array per parameter with the numbers of the shared elements that it holds.
+
+    0 stands for other elements.
 
     A number is negative if the parameter holds the element with the opposite sign. The arrays are
     in the order of the parameters, because Keras may name parameters differently in every network.

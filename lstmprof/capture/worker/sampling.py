@@ -71,8 +71,7 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run ``step`` repeatedly while the sampler of ``request`` observes; write the stacks to
-    ``folder``.
+    """Run ``step`` while the sampler of ``request`` observes; write stacks to ``folder``.
 
     The sampler is searched on ``PATH``.
     """

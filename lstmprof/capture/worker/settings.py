@@ -86,8 +86,7 @@ def tried() -> Any:
 
 
 def denormals(doubled: Any) -> str:
-    """Return what a framework did to denormals: ``kept``, ``flushed``, or ``both`` if its threads
-    differ.
+    """Return what a framework did to denormals: ``kept``, ``flushed`` or ``both``.
 
     ``doubled`` is the framework's result for ``tried()``.
     """

@@ -89,8 +89,7 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """A reading of waiting times: CPU time of the calling thread, and folder -> thread -> time
-    waited.
+    """A reading of waiting times: the caller's CPU time, and folder -> thread -> time waited.
 
     Each folder in /proc has the threads of one process.
     """
@@ -108,8 +107,9 @@ def _this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Return how long each thread of this process and of its children has waited for a CPU so far;
-    None if the kernel does not count it.
+    """Return how long each thread of this process and its children has waited for a CPU.
+
+    Return None if the kernel does not count it.
 
     The calling thread is read last, or first if the measured time ``ends`` here, because it may
     lose its CPU while the others are read.

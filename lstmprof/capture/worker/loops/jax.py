@@ -190,8 +190,7 @@ def _shifted(sums: Any, places: int) -> Any:
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return a tuple of targets as 32-bit NumPy arrays, with the time axis where the outputs have
-    it.
+    """Return a tuple of targets as 32-bit NumPy arrays, with time where the outputs have it.
 
     It has classes or values; for CTC labels (batch, labels) and lengths (batch,); for ``mean``
     nothing.
