@@ -124,12 +124,8 @@ def _widths_after(
     products = in_order(events, np.flatnonzero(here))
     for node in nodes:
         later = products[events.start_ns[products] >= events.end_ns[node.row]]
-        yield _width(inputs, later)
-
-
-def _width(inputs: Inputs, products: Ints) -> int | None:
-    data = next(iter(inputs.shapes(int(products[0]))), None) if len(products) else None
-    return data[-1] if isinstance(data, tuple) else None
+        data = next(iter(inputs.shapes(int(later[0]))), None) if len(later) else None
+        yield data[-1] if isinstance(data, tuple) else None
 
 
 def _node(inputs: Inputs, row: int, name: str) -> _Node:
