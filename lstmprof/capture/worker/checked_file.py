@@ -85,6 +85,8 @@ def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, f
         inputs = inputs.swapaxes(0, 1)
     laid = Batch(np.ascontiguousarray(inputs), batch.targets, batch.lengths)
     loss, outputs, gradients = file.first_step(network, workload, laid, device)
+    if workload.every_step and not file.TIME_MAJOR:
+        outputs = outputs.swapaxes(0, 1)
     shared = _summed(gradients, element_numbers, workload)
     errors = {"loss": _error(loss, right.loss), "output": _error(outputs, right.outputs)}
     for name, gradient in right.gradients.items():

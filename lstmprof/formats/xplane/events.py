@@ -28,21 +28,16 @@ from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _MESSAGES: Messages = {
-    "HloProto": (("module", 1, "HloModule"),),
-    "HloModule": (("name", 1, "bytes"), ("computations", 3, "*HloComputation")),
-    "HloComputation": (("instructions", 2, "*HloInstruction"), ("id", 5, "int64")),
+    "HloProto": "module 1 HloModule",
+    "HloModule": "name 1 bytes, computations 3 *HloComputation",
+    "HloComputation": "instructions 2 *HloInstruction, id 5 int64",
     "HloInstruction": (
-        ("name", 1, "bytes"),
-        ("opcode", 2, "bytes"),
-        ("shape", 3, "Shape"),
-        ("metadata", 7, "OpMetadata"),
-        ("custom_call_target", 28, "bytes"),
-        ("id", 35, "int64"),
-        ("operand_ids", 36, "*int64"),
-        ("called_computation_ids", 38, "*int64"),
+        "name 1 bytes, opcode 2 bytes, shape 3 Shape, metadata 7 OpMetadata, "
+        "custom_call_target 28 bytes, id 35 int64, operand_ids 36 *int64, "
+        "called_computation_ids 38 *int64"
     ),
-    "Shape": (("element_type", 2, "int64"), ("dimensions", 3, "*int64")),
-    "OpMetadata": (("op_name", 2, "bytes"),),
+    "Shape": "element_type 2 int64, dimensions 3 *int64",
+    "OpMetadata": "op_name 2 bytes",
 }
 #: Values of ``PrimitiveType`` (xla_data.proto) that occur in matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}

@@ -22,7 +22,6 @@ import contextlib
 import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-import numpy as np
 import torch
 
 from lstmprof import workloads
@@ -66,8 +65,8 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         self.is_profiled = request.steps_to_profile > 0
         self.graphed: Optional[GraphedWork] = None
         batch: Any = workloads.batch(self.workload, request.seed)
-        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
-        self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
+        self.inputs = loops.laid(batch.inputs, self.implementation.TIME_MAJOR)
+        self.targets = batch.targets
         self.lengths = torch.from_numpy(batch.lengths)
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
         self.loss_of = functools.partial(
@@ -379,6 +378,4 @@ class File(UsersFile):
             name: (torch.zeros_like(p) if p.grad is None else p.grad).cpu().numpy()
             for name, p in self.parameters(network).items()
         }
-        if workload.every_step and not self.TIME_MAJOR:
-            outputs = outputs.transpose(0, 1)
         return loss.item(), outputs.detach().cpu().numpy(), gradients

@@ -32,6 +32,7 @@ class Profiler:
     title = "steps"  # name of the profile's file
     # another process records, and the profile's file appears after this process has ended
     is_outside = False
+    has_known_cost = True  # the cost of recording an event can be measured
     tells_shapes = False  # can record input shapes (option ``with_shapes``)
     with_shapes = False
 
@@ -76,16 +77,20 @@ class Profiler:
 
     def trivial_readings(self) -> calibration.LoopTimes:
         """Measure trivial calls under the profiler, at the end of a discarded session."""
+        if not self.has_known_cost:
+            return calibration.LoopTimes([], [])
         annotated = self.annotated(0)
         call, _ = self.trivial() or (calibration.range_call(annotated), 1)
         return calibration.readings(call, both(no_ranges, annotated))
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return the cost of recording an event for run.json.
+        """Return the cost of recording an event for run.json; empty if it is unknown.
 
         ``profiled`` are the ``trivial_readings`` of a session; this function measures the same
         without a session. It opens no NVTX range, because another tool would take it for a step.
         """
+        if not self.has_known_cost:
+            return {}
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
         plain = calibration.readings(call, no_ranges)
@@ -117,6 +122,7 @@ class NsysProfiler(Profiler):
 
     profiler = "nsys"
     is_outside = True
+    has_known_cost = False
 
     def __init__(self, framework: Profiler) -> None:
         self._framework = framework
@@ -155,14 +161,6 @@ class NsysProfiler(Profiler):
     def annotated(self, number: int) -> Ranges:
         """Return no ranges, because the steps have NVTX ranges anyway."""
         return no_ranges
-
-    def trivial_readings(self) -> calibration.LoopTimes:
-        """Return empty readings: the cost of recording is unknown."""
-        return calibration.LoopTimes([], [])
-
-    def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return an empty dict: the cost is unknown."""
-        return {}
 
 
 #: Framework → module and class of its profiler.
