@@ -50,7 +50,8 @@ def run(request: ScriptRequest, steps: Steps) -> None:
         steps.exit_code = stop.code
         raise
     except BaseException as error:
-        error.__traceback__ = _without_own(error.__traceback__)
+        trace = error.__traceback__
+        error.__traceback__ = trace and trace.tb_next  # without the frame of this function
         _end_by(error)
 
 
@@ -65,11 +66,6 @@ def _end_by(error: BaseException) -> NoReturn:
         # The first process of a container ignores the signal.
         raise SystemExit(128 + signal.SIGINT) from None
     raise SystemExit(1) from None
-
-
-def _without_own(trace: Optional[types.TracebackType]) -> Optional[types.TracebackType]:
-    """Return ``trace`` without its outermost frame, which is this module's."""
-    return None if trace is None else trace.tb_next
 
 
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:

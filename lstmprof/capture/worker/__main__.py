@@ -218,7 +218,9 @@ def run_passes(
     # the energy of the CPUs would include other workers that take turns, so it is not read
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
-    first, rest = _shares(request)
+    most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
+    whole = timing.Quota(request.iterations, most_ns)
+    first, rest = whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
     profiled = profiling.Profiled([], [], [], None)
 
     # the implementation's usual warm-up steps may be too short to raise a GPU's clocks
@@ -254,13 +256,6 @@ def run_passes(
         "settings": settings_found,
     }
     return TwoPasses(rows, cost, profiled)
-
-
-def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
-    """Return (quota of timed iterations before the profile, quota after it)."""
-    most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
-    whole = timing.Quota(request.iterations, most_ns)
-    return whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
 
 
 def _sampled(

@@ -92,10 +92,11 @@ def denormals_flushed() -> bool:
 
 def hardware() -> Dict[str, Any]:
     """Return the facts about the host's processor, memory and system; unknown ones are None."""
+    total = _field("/proc/meminfo", "MemTotal")
     return {
         "cpu_model": _field("/proc/cpuinfo", "model name") or platform.processor() or None,
         "cores": os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": int(total.split()[0]) * 1024 if total else None,
         "system": platform.platform(),
         "cpu_governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }
@@ -119,11 +120,6 @@ def _field(path: str, name: str) -> Optional[str]:
     except OSError:
         pass
     return None
-
-
-def _memory_bytes() -> Optional[int]:
-    total = _field("/proc/meminfo", "MemTotal")
-    return int(total.split()[0]) * 1024 if total else None
 
 
 def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") -> Optional[int]:

@@ -56,13 +56,19 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     """
     import gc
 
+    # since Python 3.12, which has room for six tools
+    monitoring: Any = getattr(sys, "monitoring", None)
+    tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
+    mapped = _text("/proc/self/maps")
     return dict(
         of_framework,
         flush_to_zero=_vanishes(SMALLEST_NORMAL, 0.5),
         denormals_are_zero=_vanishes(DENORMAL, 2.0**40),
         gc_enabled=gc.isenabled(),
-        python_traced=_traced(),
-        allocator=allocator(_mapped_files()),
+        python_traced=bool(sys.gettrace() or sys.getprofile() or any(tools)),
+        allocator=allocator(
+            None if mapped is None else re.findall(r" (/\S+)$", mapped, re.MULTILINE)
+        ),
         nice=os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else None,
         transparent_huge_pages=chosen(_text(HUGE_PAGES)),
         cpu_quota=cpu_quota(CGROUPS, _text("/proc/self/cgroup") or ""),
@@ -107,13 +113,6 @@ def environment(variables: Dict[str, str]) -> Dict[str, str]:
     }
 
 
-def _traced() -> bool:
-    # since Python 3.12, which has room for six tools
-    monitoring: Any = getattr(sys, "monitoring", None)
-    tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
-    return bool(sys.gettrace() or sys.getprofile() or any(tools))
-
-
 def allocator(files: Optional[List[str]]) -> Optional[str]:
     """Return the name of the malloc in use, from the mapped files; None if unknown."""
     if files is None:
@@ -123,11 +122,6 @@ def allocator(files: Optional[List[str]]) -> Optional[str]:
         if any(part in base for base in bases):
             return name
     return "musl" if any("ld-musl" in base for base in bases) else "glibc"
-
-
-def _mapped_files() -> Optional[List[str]]:
-    text = _text("/proc/self/maps")
-    return None if text is None else re.findall(r" (/\S+)$", text, re.MULTILINE)
 
 
 def chosen(text: Optional[str]) -> Optional[str]:

@@ -178,13 +178,9 @@ def times() -> Optional[Readings]:
             cpu_ns = time.clock_gettime_ns(~thread << 3 | _PER_THREAD_SCHED)
         except OSError:  # the thread has ended meanwhile
             continue
-        readings[thread] = Times(cpu_ns, _waited_ns(thread))
+        words = _text(thread, "schedstat").split()
+        readings[thread] = Times(cpu_ns, int(words[1]) if len(words) == 3 else None)
     return readings
-
-
-def _waited_ns(thread: int) -> Optional[int]:
-    words = _text(thread, "schedstat").split()
-    return int(words[1]) if len(words) == 3 else None
 
 
 def _text(thread: int, file: str) -> str:

@@ -19,7 +19,6 @@ import numpy as np
 from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, layer_loop
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, in_order, shape_at
-from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 
 _LAYER = re.compile(

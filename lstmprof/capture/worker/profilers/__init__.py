@@ -18,7 +18,7 @@ import glob
 import importlib
 import os
 import sys
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from lstmprof.capture.worker import calibration
 from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ranges
@@ -178,7 +178,7 @@ def framework_of(asked: Optional[str] = None) -> str:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if asked is not None:
         return _checked(asked)
-    imported = _imported()
+    imported = [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
     keras = sys.modules.get(KERAS)
     # Keras 3, which may have imported frameworks other than its backend
     if keras is not None and hasattr(keras, "config"):
@@ -194,11 +194,6 @@ def framework_of(asked: Optional[str] = None) -> str:
         "several frameworks are imported: {}".format(", ".join(imported)),
         f"pass the one that runs the steps: framework='{imported[0]}'",
     )
-
-
-def _imported() -> List[str]:
-    """Return frameworks whose import is complete."""
-    return [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
 
 
 def _checked(framework: str) -> str:
