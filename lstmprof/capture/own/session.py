@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
-from lstmprof.capture.own.guards import recompiled_by_torch
 from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan, StepPasses, Steps
+from lstmprof.capture.own.recompiled import recompiled_by_torch
 from lstmprof.capture.own.sizes import ModuleSizes
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, shapes, timing

@@ -14,8 +14,8 @@ import sys
 import threading
 from typing import Any, Callable, Dict, List, Tuple, Union
 
+from lstmprof.capture.own.recompiled import Call, Recompilations
 from lstmprof.capture.script.program import WatchedCallable
-from lstmprof.capture.script.recompiled import Call, Recompilations
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps, rank
 

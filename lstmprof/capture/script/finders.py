@@ -14,10 +14,10 @@ import re
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
+from lstmprof.capture.own.recompiled import Recompilations
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import compiled
 from lstmprof.capture.script.program import mark_attribute, placed
-from lstmprof.capture.script.recompiled import Recompilations
 from lstmprof.capture.script.sizes import GraphSizes, KerasLayers
 from lstmprof.capture.script.steps import Steps
 
