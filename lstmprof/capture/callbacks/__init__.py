@@ -78,8 +78,6 @@ def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
     """Return the step time and the share of each kind of time, for loggers.
 
     ``diagnosis`` is one run's entry in the JSON of ``lstmprof diagnose``.
-
-    ``diagnosis`` is one run's entry in the JSON of ``lstmprof diagnose``.
     """
     step_ns = diagnosis["verdict"]["step_ns"]
     if not step_ns:

@@ -233,9 +233,6 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
 
     The name is ``module.function``, or ``.method`` for an unknown object. ``names`` are the
     globals.
-
-    The name is ``module.function``, or ``.method`` for an unknown object. ``names`` are the
-    globals.
     """
     tree = _expression(code, last)
     if not isinstance(tree, ast.Call):

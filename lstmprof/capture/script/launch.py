@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lstmprof.capture import nsys
-from lstmprof.capture.request import LIFELINE, NSYS, ScriptRequest
+from lstmprof.capture.request import LIFELINE, NSYS, RESULT, ScriptRequest
 from lstmprof.capture.script import main
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.host.scratch import made_temporary_folder, remove, temporary_folder
@@ -139,7 +139,7 @@ def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
     from lstmprof.capture.captured_run import written
     from lstmprof.capture.own.session import show_verdict
 
-    if not nsys.was_measured(folder):
+    if not (folder / RESULT).exists():
         return  # the script's process has reported why
     report("exporting the nsys recording")
     nsys.export(folder)

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
@@ -140,10 +140,17 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         _leave_out(request.row)
     loop = loops.loop_of(request.row)
     gc.freeze()  # imported objects are permanent, so garbage collection need not scan them
-    _refuse_version(request)
+    lacks = request.row.lacks(getattr(sys.modules.get(framework), "__version__", None))
+    if lacks:
+        raise CaptureError(lacks, "choose another version with --with or --versions")
     device = loop.device_of(request.device)
-    _refuse_unless_possible(dataclasses.replace(request, device=device))
-    cpus = _settled_cpus(device, request.threads, cpus, request.cpus)
+    refused = refusal(dataclasses.replace(request, device=device))
+    if refused:
+        raise CaptureError(
+            refused, "choose another --device; 'lstmprof list' shows what each supports"
+        )
+    if device == "cpu" and request.threads is None:  # ``auto`` did not mean a GPU
+        cpus = host.take_cpus(1, request.cpus)
     loop.set_threads(host.thread_count())
     agrees = _computes_workload(request, device, report)
     trainer = loop.Trainer(request, device)
@@ -180,23 +187,6 @@ def _computes_workload(request: CaptureRequest, device: str, report: Report) -> 
     return computes_workload(
         users_file.implementation_of(request), request.workload, device, report
     )
-
-
-def _refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error if the device (``auto`` is known only here) is not supported."""
-    refused = refusal(request)
-    if refused:
-        raise CaptureError(
-            refused, "choose another --device; 'lstmprof list' shows what each supports"
-        )
-
-
-def _refuse_version(request: CaptureRequest) -> None:
-    """Raise an error if the imported version cannot do what is requested."""
-    framework = sys.modules.get(request.row.framework)
-    lacks = request.row.lacks(getattr(framework, "__version__", None))
-    if lacks:
-        raise CaptureError(lacks, "choose another version with --with or --versions")
 
 
 def run_passes(
@@ -319,13 +309,6 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
         return version_numbers(metadata.version(package)) >= since
     except ImportError:  # the package is not installed either
         return False
-
-
-def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:
-    """Return the CPUs, now that the device is known: one if ``auto`` did not mean a GPU."""
-    if device == "cpu" and threads is None:
-        return host.take_cpus(1, given)
-    return cpus
 
 
 def explained(error: Exception, era: str = "") -> List[str]:

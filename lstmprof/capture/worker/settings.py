@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
-from lstmprof.capture.worker.host import THREAD_VARIABLES
+from lstmprof.capture.worker import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
 #: Prefixes of environment variables that may influence a step: thread pools and BLAS, oneDNN,
@@ -33,7 +33,7 @@ PREFIXES = (
 #: anyway; GPUs, hidden from CPU runs; a folder that changes every time; and the names of generated
 #: code, which change no step.
 SET_BY_CAPTURE = (
-    *THREAD_VARIABLES,
+    *host.THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
     "TORCHINDUCTOR_CACHE_DIR",
     *NAME_GENERATED_CODE,
@@ -59,7 +59,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     # since Python 3.12, which has room for six tools
     monitoring: Any = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
-    mapped = _text("/proc/self/maps")
+    mapped = host.text_of("/proc/self/maps")
     return dict(
         of_framework,
         flush_to_zero=_vanishes(SMALLEST_NORMAL, 0.5),
@@ -70,8 +70,8 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
             None if mapped is None else re.findall(r" (/\S+)$", mapped, re.MULTILINE)
         ),
         nice=os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else None,
-        transparent_huge_pages=chosen(_text(HUGE_PAGES)),
-        cpu_quota=cpu_quota(CGROUPS, _text("/proc/self/cgroup") or ""),
+        transparent_huge_pages=chosen(host.text_of(HUGE_PAGES)),
+        cpu_quota=cpu_quota(CGROUPS, host.text_of("/proc/self/cgroup") or ""),
         environment=environment(dict(os.environ)),
     )
 
@@ -158,17 +158,9 @@ def _upwards(root: str, path: str) -> List[str]:
 
 def _limit(place: str) -> List[float]:
     """Return [number of CPUs] allowed by a cgroup's folder (version 1 or 2), or []."""
-    words = (_text(os.path.join(place, "cpu.max")) or "").split()
+    words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        words = [(_text(os.path.join(place, name)) or "").strip() for name in names]
+        words = [(host.text_of(os.path.join(place, name)) or "").strip() for name in names]
     numbers = [int(word) for word in words if re.match(r"\d+\Z", word)]
     return [numbers[0] / numbers[1]] if len(numbers) == 2 and all(numbers) else []
-
-
-def _text(path: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None

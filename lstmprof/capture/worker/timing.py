@@ -80,13 +80,11 @@ class Quota:
 
     def halves(self) -> Tuple[Quota, Quota]:
         """Divide iterations and time into those before a profile (an odd one more) and after it."""
+        half_ns = None if self.most_ns is None else self.most_ns // 2
         return (
-            Quota(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
-            Quota(self.iterations // 2, self._half_ns(), self.least // 2),
+            Quota(-(-self.iterations // 2), half_ns, -(-self.least // 2)),
+            Quota(self.iterations // 2, half_ns, self.least // 2),
         )
-
-    def _half_ns(self) -> Optional[int]:
-        return None if self.most_ns is None else self.most_ns // 2
 
 
 def timed(

@@ -19,6 +19,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from lstmprof.capture.worker.host import text_of
+
 try:
     import resource
 except ImportError:  # no Unix
@@ -184,11 +186,7 @@ def times() -> Optional[Readings]:
 
 
 def _text(thread: int, file: str) -> str:
-    try:
-        with open(os.path.join(_TASKS, str(thread), file), encoding="utf-8") as lines:
-            return lines.read().strip()
-    except OSError:
-        return ""
+    return (text_of(os.path.join(_TASKS, str(thread), file)) or "").strip()
 
 
 def _allowed(status: str) -> Optional[str]:
