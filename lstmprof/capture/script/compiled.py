@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Tuple, Union
 from lstmprof.capture.own.recompiled import Call, Recompilations
 from lstmprof.capture.script.program import WatchedCallable
 from lstmprof.capture.script.sizes import GraphSizes
-from lstmprof.capture.script.steps import Steps, rank
+from lstmprof.capture.script.steps import SOURCES, Steps
 
 #: Packages whose frames do not belong to the script.
 _LIBRARIES = (
@@ -82,7 +82,7 @@ class Program:
         if self._calls.names:
             outermost = self._calls.names[0]
             before = self._trained_by.get(outermost)
-            if before is None or rank(source) > rank(before):
+            if before is None or SOURCES[source] > SOURCES[before]:
                 self._trained_by[outermost] = source
         elif not self._is_abstract(outcome):
             self._steps.ends(source, who, outcome=outcome)
