@@ -126,8 +126,7 @@ def counters_of_columns(
 
 
 def _integers(stats: Stats) -> Ints:
-    is_whole = (stats.field == wire.UINT64) | (stats.field == wire.INT64)
-    return np.where(is_whole, stats.value, _NONE)
+    return np.where(_is_whole(stats), stats.value, _NONE)
 
 
 def _names(
