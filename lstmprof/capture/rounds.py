@@ -54,24 +54,11 @@ def capture_run(
     Each of the ``rounds`` (default ``ROUNDS``, or one per iteration if fewer) is another worker.
     """
     name = name or run_name(request)
-    results = capture_rounds({name: request}, out, rounds=rounds, force=force, progress=progress)
-    result = results[name]
+    runs = captured_runs([{name: request}], out, rounds=rounds, force=force, progress=progress)
+    result = dict(runs)[name]
     if isinstance(result, LstmprofError):
         raise result
     return result
-
-
-def capture_rounds(
-    requests: Mapping[str, CaptureRequest],
-    out: Path,
-    *,
-    rounds: int | None = None,
-    force: bool = False,
-    progress: Progress = lambda line: None,
-) -> dict[str, Run | LstmprofError]:
-    """Capture the requests, given by run name; return for each run name the run or its error."""
-    results = dict(captured_runs([requests], out, rounds=rounds, force=force, progress=progress))
-    return {name: results[name] for name in requests}
 
 
 def captured_runs(
