@@ -73,7 +73,8 @@ def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any
     place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
-    marked = step_function_in_main(request.step_function)
+    elsewhere, name = placed(request.step_function)
+    marked = name if elsewhere is None else None
     if marked is None and code is not None:
         return code
     tree = ast.parse(source, place)
@@ -117,12 +118,6 @@ def _spec_of(name: str) -> Any:
     if spec is None or not hasattr(spec.loader, "get_code"):
         raise ImportError("No module named {}".format(name))
     return spec
-
-
-def step_function_in_main(step_function: Optional[str]) -> Optional[str]:
-    """Return the name of the step function if it is in the script itself, else None."""
-    place, name = placed(step_function)
-    return name if place is None else None
 
 
 def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:

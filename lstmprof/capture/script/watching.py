@@ -57,9 +57,8 @@ class Watching:
         self.steps.safely(self._install)
 
     def _install(self) -> None:
-        attach = finders.attachments(
-            self.request, self.steps, self._optimizing, self.facts, self.sizes
-        )
+        optimizing = functools.partial(self.steps.safely, self._optimize)
+        attach = finders.attachments(self.request, self.steps, optimizing, self.facts, self.sizes)
         attach.update(self.job.attachments(lambda: self.session is None, self.steps.safely))
         attach["multiprocessing.util"] = self._watch_forks
         if self.request.watch:
@@ -156,9 +155,6 @@ class Watching:
     def _phase(self, name: str) -> ContextManager[Any]:
         phase: ContextManager[Any] = self.session.phase(name)
         return phase
-
-    def _optimizing(self, begins: bool) -> None:
-        self.steps.safely(self._optimize, begins)
 
     def _optimize(self, begins: bool) -> None:
         if self._ranges is None or not self.steps.profiling:
