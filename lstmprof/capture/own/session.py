@@ -395,10 +395,8 @@ class Session:
 
     def _written(self, passes: StepPasses) -> None:
         """Write the run in a child process, which reads the profile."""
-        folder = passes.folder
-        with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
-            json.dump(self._result(passes), file)
-        write_in_child(folder, self.writer)
+        self._leave_result(passes, passes.folder)
+        write_in_child(passes.folder, self.writer)
         self.path = self.place
         self.report(
             "wrote {}; next: lstmprof diagnose {}".format(self.path, shlex.quote(str(self.path)))
@@ -406,8 +404,11 @@ class Session:
         if not self.quiet:
             show_verdict(str(self.path), self.writer)
 
-    def _result(self, passes: StepPasses) -> Dict[str, Any]:
-        """Return the content of result.json, from which the child process writes the run."""
+    def _leave_result(self, passes: StepPasses, folder: str, **changes: Any) -> None:
+        """Write result.json to ``folder``; from this file another process writes the run.
+
+        ``changes`` replace its values.
+        """
         profiled = passes.profiled
         assert profiled is not None
         facts = {
@@ -425,7 +426,7 @@ class Session:
             "recompiled": recompiled_by_torch(),
             **self.facts,
         }
-        return {
+        result = {
             "metadata": facts,
             "timings": timing.columns(passes.rows),
             "profiles": [os.path.relpath(path, passes.folder) for path in profiled.files],
@@ -433,7 +434,10 @@ class Session:
             "place": str(self.place.resolve()),
             "force": self.force,
             "pid": os.getpid(),
+            **changes,
         }
+        with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
+            json.dump(result, file)
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
         """Write the inputs of ops to a file; return its path, or None if there are none."""
