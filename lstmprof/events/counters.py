@@ -243,11 +243,14 @@ class Collected(Chunks):
         super().__init__()
         self.most_rows = BATCH_ROWS, BATCH_ROWS
 
+    def _spool(self, folder: Folder) -> None:
+        self._files.append(folder.new("counters"))
+        write_sorted(self._files[-1], sorted_by_time(self._take_all()))
+
     def counters(self) -> Counters:
         """Return all counters that were added."""
         if self._folder and self._rows:
-            self._files.append(self._folder.new("counters"))
-            write_sorted(self._files[-1], sorted_by_time(self._take_all()))
+            self._spool(self._folder)
         if self._folder:
             return Counters.in_files(self._files, self._folder)
         return Counters.of(self._tables)
