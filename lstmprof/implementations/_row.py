@@ -229,7 +229,7 @@ class Implementation:
         )
 
     def refusals(self) -> Dict[str, str]:
-        """Return unsupported features -> why, including those of the framework."""
+        """Return unsupported features -> why, including features that the framework lacks."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)
 

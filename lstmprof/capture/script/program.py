@@ -158,7 +158,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make calls of the function ``name`` of ``module`` steps; return 1, or 0 if it is missing."""
+    """Make calls of the function ``name`` of ``module`` steps; return how many exist, 0 or 1."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

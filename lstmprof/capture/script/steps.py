@@ -186,7 +186,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest in ``calls``, the last if several.
+    """Return the candidate that ends a step: the rarest in ``calls``, or the last of the rarest.
 
     ``calls`` are the observed calls in order. The last round of calls may be incomplete, so counts
     that differ by one are equal. The last candidate is the one whose first call came last.

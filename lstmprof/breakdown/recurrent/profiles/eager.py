@@ -1,10 +1,10 @@
 """Cells and layers that JAX and Keras run op by op.
 
-Outside of ``jax.jit``, each op of JAX is a compiled program of its own. The path of an op is that
-of its program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs that do not depend on each
-other overtake each other on several threads, so their order shows no time step. Their numbers do:
-an LSTM cell has two tanhs as wide as its state, a GRU cell has one, and the outputs of a cell's
-matmuls are the gates of x and of h. The forward pass ends with the last tanh.
+Outside of ``jax.jit``, each op of JAX is a compiled program of its own. The path of an op names its
+program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs that do not depend on each other
+overtake each other on several threads, so their order shows no time step. The number of programs
+shows the cells: an LSTM cell has two tanhs as wide as its state, a GRU cell has one, and the
+outputs of a cell's matmuls are the gates of x and of h. The forward pass ends with the last tanh.
 
 If inputs are as wide as the state, several equal layers look like one layer with more time steps,
 and so do two directions. Then only the number of cells is known, not the number of time steps. A
@@ -12,9 +12,9 @@ matmul that reads two states shows that there may be two directions.
 
 Keras's layers on TensorFlow are recognised by the ranges of ``lstmprof run``. The name of a range
 has the class and the name of the layer (``keras.layers.LSTM lstm_1``). The range has the shapes of
-the input, of the kernel and of the recurrent kernel: an input (batch, time, features) is that of a
-layer, an input (batch, features) that of a cell in a loop in Python. ``Bidirectional`` names its
-layers ``forward_lstm`` and ``backward_lstm``.
+the input, of the kernel and of the recurrent kernel: an input (batch, time, features) belongs to a
+layer, an input (batch, features) to a cell in a loop in Python. ``Bidirectional`` names its layers
+``forward_lstm`` and ``backward_lstm``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 class _Program:
     """A matmul, σ or tanh.
 
-    ``data`` is the shape of its input, ``weight`` that of a matmul's second operand.
+    ``data`` is the shape of its input, ``weight`` the shape of a matmul's second operand.
     """
 
     row: int
