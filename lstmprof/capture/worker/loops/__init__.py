@@ -8,8 +8,6 @@ import shutil
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-import numpy as np
-
 from lstmprof.capture.request import NSYS, CaptureRequest
 from lstmprof.capture.worker import calibration, users_file
 from lstmprof.capture.worker.profilers import NsysProfiler, Profiler
@@ -117,12 +115,14 @@ class Trainer(Profiler):
 
 def laid(array: Any, time_major: bool) -> Any:
     """Return ``array`` (time, batch, …) in an implementation's layout."""
+    import numpy as np  # here: a worker imports this file before it reports that NumPy is missing
+
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
 
 
 def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
     """Return the sequences' lengths (batch,) if the layers know them, else an empty tuple."""
-    return (batch.lengths.astype(np.int32),) if workload.variable_length else ()
+    return (batch.lengths.astype("int32"),) if workload.variable_length else ()
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
@@ -130,7 +130,7 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
-        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
+        return batch.targets.astype("int32"), batch.lengths.astype("int32")
     return (laid(batch.targets, time_major or not workload.each_step),)
 
 
