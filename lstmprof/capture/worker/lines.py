@@ -294,8 +294,8 @@ def _may_wait(line: _Line, is_innermost: bool) -> bool:
 def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
     """Return whether ``call``, as ``_call_at`` names it, may belong to a framework.
 
-    A method of an unknown object (``.name``) may, if it is the innermost frame's call: then no
-    Python code shows where it belongs.
+    A method of an unknown object, or an unknown function (``.name``), may, if it is the innermost
+    frame's call: then no Python code shows where it belongs.
     """
     if call is None or call in _VALUES:
         return False
@@ -338,8 +338,8 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
     """Return the name of the function that the instruction at index ``last`` calls; None if it is
     no call.
 
-    The name is ``module.function``, or ``.method`` for an unknown object. ``names`` are the
-    globals.
+    The name is ``module.function``, or ``.method`` and ``.function`` for an unknown object, such as
+    a local variable. ``names`` are the globals.
     """
     tree = _expression(code, last)
     if not isinstance(tree, ast.Call):
@@ -355,7 +355,7 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
     if inspect.ismodule(base):
         return ".".join([base.__name__, *attributes])
     if base is None:
-        return "." + attributes[-1] if attributes else called.id
+        return "." + (attributes or [called.id])[-1]
     package = type(base).__module__.partition(".")[0]
     if package in _FRAMEWORKS:  # a compiled function, which has the name of the script's function
         return ".".join([package, called.id, *attributes])

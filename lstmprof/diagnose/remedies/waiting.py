@@ -526,6 +526,17 @@ OVERLAP_COMMUNICATION = Remedy(
         "ncclKernel_SendRecv_RING_SIMPLE_Sum_int…",
     ),
 )
+WAIT_BESIDE_THE_STEP = Remedy(
+    name="wait beside the step",
+    cause="the script waits in the step",
+    fix="remove this wait, or let another thread wait while the step computes",
+    condition="A line of the script waits between ops: it sleeps, or waits for a lock, a queue, a "
+    "file or another process",
+    kinds=(causes.WAITING,),
+    saves="the time of these waits",
+    decide=lambda f: Match("", f.slow_ns),
+    sources=("https://docs.python.org/3/library/queue.html",),
+)
 LOOK_INSIDE = Remedy(
     name="look inside",
     cause="one range or Python function takes most of the time in which no op runs",
