@@ -61,7 +61,21 @@ _WAITS = frozenset(
     (".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire", ".recv")
 )
 #: Modules of Python whose functions may block.
-_SYSTEM = frozenset(("time", "os", "posix", "nt", "io", "_io", "select", "subprocess"))
+_SYSTEM = frozenset(
+    (
+        "time",
+        "os",
+        "posix",
+        "nt",
+        "io",
+        "_io",
+        "select",
+        "subprocess",
+        "_thread",
+        "_queue",
+        "_socket",
+    )
+)
 #: Statements that may block although they show no call: they take a lock, or the next item.
 _WAITING_STATEMENTS = ("with ", "for ", "async with ", "async for ")
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
@@ -230,7 +244,7 @@ class LineSampler:
             call = _call_at(code, last, self._globals[code])
             if call in _TEXTS and len(stack) == 1:
                 call = None
-            below = any(_package(each.co_filename) in _FRAMEWORKS for each, _ in stack[:-1])
+            below = any(_is_framework(each) for each, _ in stack[:-1])
             if below or _is_of_framework(call, len(stack) == 1):
                 impure.add(code)
                 continue
@@ -318,6 +332,14 @@ def _is_own(file: str) -> bool:
     if file.startswith("<"):
         return file.startswith("<ipython")
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)
+
+
+_OURS = os.path.join(os.path.dirname(os.path.abspath(lstmprof.__file__)), "")
+
+
+def _is_framework(code: CodeType) -> bool:
+    """Return whether code is a framework's, or lstmprof's around calls of a framework."""
+    return _package(code.co_filename) in _FRAMEWORKS or code.co_filename.startswith(_OURS)
 
 
 def _package(file: str) -> str:
