@@ -424,8 +424,10 @@ def line_of(finding: Finding) -> str:
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
-        if line.waits or (line.call is not None and _SLEEPS.fullmatch(line.call)):
-            ns = line.ns or ns  # a busy machine lengthens a line's share, except for waits
+        if line.call is not None and _SLEEPS.fullmatch(line.call):
+            ns = line.ns or ns  # a busy machine lengthens a line's share, except for sleeps
+        if finding.kind == causes.WAITING:
+            ns = line.waits_ns or 0
         if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
             return _activity(line)
     return ""
@@ -435,7 +437,7 @@ def _fits(line: ScriptLine, kind: str) -> bool:
     if line.beside:
         return kind == causes.INPUT
     if kind == causes.WAITING:
-        return line.waits
+        return bool(line.waits_ns)
     asks = line.call is not None and bool(_ASKS.fullmatch(line.call))
     return kind == causes.SYNC if asks else kind in _HIDDEN_KINDS
 
@@ -446,7 +448,7 @@ def _activity(line: ScriptLine) -> str:
         return "Python's garbage collector runs"
     place = f"{line.file}:{line.line}"
     if line.call is None:
-        return f"{place} waits" if line.waits else f"{place} runs Python ({line.function})"
+        return f"{place} waits" if line.waits_ns else f"{place} runs Python ({line.function})"
     activities = (words for pattern, words in _ACTIVITIES if pattern.fullmatch(line.call))
     activity = next(activities, None)
     return f"{place} {activity} ({line.call})" if activity else f"{place} calls {line.call}"

@@ -153,11 +153,6 @@ class ScriptLine(Record, frozen=True):
     waits_ns: Int = None
     beside: Flag = None
 
-    @property
-    def waits(self) -> bool:
-        """Return whether the line waits for most of its time."""
-        return 2 * (self.waits_ns or 0) > (self.ns or 0)
-
 
 class Recompiled(Record, frozen=True):
     """A compiled function of a script that was compiled again, and the last change that caused it.

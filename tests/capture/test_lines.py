@@ -82,7 +82,7 @@ def seen_of(
     assert least <= first["share"] <= 1
     if waits is not None and first["waits_ns"] is not None:
         assert (
-            first["waits_ns"] >= 0.8 * first["ns"]
+            first["waits_ns"] >= 0.5 * first["ns"]
             if waits
             else first["waits_ns"] <= 0.2 * first["ns"]
         )

@@ -13,7 +13,7 @@ BATCH, TIME, FEATURES = 8, 10, 4
 def batches():
     generator = np.random.default_rng(0)
     while True:
-        time.sleep(0.02)  # reads a file
+        time.sleep(0.1)  # reads a file
         series = generator.normal(size=(BATCH, TIME + 1, FEATURES)).cumsum(1)
         yield series[:, :-1], series[:, -1]
 

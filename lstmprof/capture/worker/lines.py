@@ -47,9 +47,9 @@ _LEAST_SHARE = 0.05
 #: The end of a step, after its last sample, counts at the first sample of the next step, if it is
 #: not longer than this: twice the pause in nanoseconds. A longer end was a call that kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
-#: A stack in which the thread was blocked for at least this share of the time waits. Chosen by
-#: hand.
-_WAITING_SHARE = 0.5
+#: A line without a call waits if the thread was blocked for at least this share of its time. On a
+#: busy machine the thread waits for a CPU in much of the rest. Chosen by hand.
+_WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )

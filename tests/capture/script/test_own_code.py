@@ -228,7 +228,7 @@ CASES = [
         cause="tf_lock.py:45 waits",
     ),
     Case(
-        *("keras_generator", "keras", "input", "prefetch", ("lstm", 10, 8, 4, 24, 1, 1), 150),
+        *("keras_generator", "keras", "input", "prefetch", ("lstm", 10, 8, 4, 24, 1, 1), 120),
         cause="the step waits for the next element of its dataset: "
         "keras_generator.py:16 sleeps (time.sleep)",
     ),
