@@ -229,8 +229,7 @@ CASES = [
     ),
     Case(
         *("keras_generator", "keras", "input", "prefetch", ("lstm", 10, 8, 4, 24, 1, 1), 120),
-        cause="the step waits for the next element of its dataset: "
-        "keras_generator.py:16 sleeps (time.sleep)",
+        cause="keras_generator.py:16 sleeps (time.sleep)",
     ),
 ]
 
