@@ -44,10 +44,10 @@ PARTS = (
         ("glample_compile_time",),
         "glample_compile_time",
         "Time of the first pass by library: the study's and ours",
-        "The first pass is the first step of the process, which includes compilation; ours is a "
-        "whole training step. In our runs Torch is PyTorch's own layer (`torch-nn-lstm`), Theano "
-        "is PyTensor (`pytensor-scan`), and TensorFlow is a cell written by hand (`tf-lstmcell`), "
-        "or Keras's layer for plain RNNs (`keras-lstm`).",
+        "The first pass includes compilation. In our runs, it is the first training step of the "
+        'process. "Torch" is PyTorch\'s own layer (`torch-nn-lstm`), "Theano" is PyTensor '
+        '(`pytensor-scan`), and "TensorFlow" is a cell written by hand (`tf-lstmcell`) or, for '
+        "plain RNNs, Keras's layer (`keras-lstm`).",
     ),
     Part(
         "The PTB study: words per second",
@@ -65,12 +65,12 @@ PARTS = (
         ),
         "kernel_study_kernels",
         "Ratios of forward times on our CPU by batch, time steps and hidden size",
-        "Words of the study: DeepBench is cuDNN without a framework (`cudnn-direct`). Mode 0 of "
-        "TensorFlow is Keras's layer with its defaults (`keras-lstm`): cuDNN on a GPU, and a loop "
-        "on a CPU. Mode 1 is Keras's layer with many small matmuls (`keras-lstm-mode1`), mode 2 "
-        "with few large matmuls (`keras-lstm-mode2`). AMP is mixed precision. MPE is the study's "
-        "mean percentage error, the mean of (first − second) / first over its sizes; so 1 − MPE is "
-        "the mean of second / first, which we compare.",
+        "The study uses these words. DeepBench is cuDNN without a framework (`cudnn-direct`). TF "
+        "mode 0 is Keras's layer with its defaults (`keras-lstm`): cuDNN on a GPU, else a loop. "
+        "Mode 1 is Keras's layer with many small matmuls (`keras-lstm-mode1`), and mode 2 with few "
+        "large matmuls (`keras-lstm-mode2`). AMP is mixed precision. MPE is a mean percentage "
+        "error: the mean of (first − second) / first over all sizes. 1 − MPE is therefore the mean "
+        "ratio of second to first, which we compare.",
     ),
     Part(
         "IMDB: one GRU in nine frameworks",

@@ -17,45 +17,45 @@ from lstmprof.errors import LstmprofError
 HEAD = """\
 # What benchmark studies of LSTMs found, and what we see
 
-Why is one LSTM several times slower than another on the same network? Five studies and DeepBench
-measured such differences on GPUs of 2014 to 2021. This page compares each of their numbers and
-claims with our own runs, most of them on a CPU. Each section begins with the answer. The table
-counts the claims of each study by our verdict:
+Why do two LSTMs of the same size differ in speed by a factor of several? Five studies and DeepBench
+measured such differences, on GPUs of 2014 to 2021. This page compares their numbers and claims with
+our own runs, most of them on a CPU. Each section begins with the answer. The table shows how many
+claims of each study our runs reproduce:
 
 {brief}
 
 ## Method
 
-**Runs.** Our runs are the samples in [traces/](../traces/README.md), which names date and machine
-of each. `lstmprof capture` recorded them on one thread of a CPU, mostly with shorter sequences than
-in the studies (`-t20` in a name: 20 time steps). {sweep}
+**Runs.** Our runs are the samples in [traces/](../traces/README.md); that page has the date and the
+machine of each. `lstmprof capture` recorded them on one thread of a CPU, mostly with shorter
+sequences than in the studies (`-t20` in a name means 20 time steps). {sweep}
 
-**Names.** `torch-nn-lstm` and the like are implementations (`lstmprof list`), `1x320-ce-long` and
-the like are networks (`lstmprof list workloads`).
+**Names.** Names such as `torch-nn-lstm` are implementations (`lstmprof list` shows them). Names
+such as `1x320-ce-long` are networks (`lstmprof list workloads` shows them).
 
 **Ratios.** The studies measured on GPUs, and we measured on a CPU, so times in seconds cannot
 agree. We therefore compare ratios. "A over B" is the step time of A divided by the step time of B.
 Our step times are those of the [clean step](../docs/ledger.md#the-clean-step): the time that a step
-takes when nothing disturbs it. The brackets after a ratio of ours are its 95 % interval.
+takes when nothing disturbs it. The range in brackets after our ratio is its 95 % interval.
 
-**Verdicts.** Each claim has one of three:
+**Verdicts.** Each claim has one of three verdicts:
 
 - *Reproduced*: the study's ratio and ours differ by at most {alike:.0f} %.
-- *Differs here*: they differ by more. Text in brackets says how our runs differ from the study's:
-  the device and, if our sequences are shorter, the number of time steps. The list below the tables
-  says why the ratios differ, as far as our runs show it.
-- *Needs a GPU*: we have not measured this ratio. The number in brackets is the number of a command,
-  listed at the end of the section, that measures it.
+- *Differs here*: they differ by more. The text in brackets says how our runs differ from those of
+  the study: "CPU, 20 time steps" means that we used a CPU and sequences of 20 time steps. The list
+  below the tables says why the ratios differ, as far as our runs show it.
+- *Needs a GPU*: we have not measured this ratio. The number in brackets is that of a command at the
+  end of the section, which measures the ratio.
 
-*Likely* before a verdict means that the 95 % interval of our ratio also contains ratios with
-another verdict.
+*Likely* before a verdict means that the verdict would be another one for some of the ratios in our
+95 % interval.
 
 **What we expect on a GPU.** An LSTM written as a loop runs n ops in each of T time steps, and each
 op launches at least one kernel. The host needs {launch} µs for a launch (median on an NVIDIA
 H200), so the loop takes at least n·T·{launch} µs, however little it computes. A layer that is one
 call of cuDNN has no such limit. On this GPU, a training step of 50 time steps took 26.1 ms with a
-loop over LSTMCell, and 2.8 ms with `nn.LSTM`; kernels ran for 1.5 and 0.2 ms of it
-([docs/gpu.md](../docs/gpu.md)). A CPU launches nothing. There, matmuls take most of the step.
+loop over LSTMCell, and 2.8 ms with `nn.LSTM`; kernels ran for 1.5 and 0.2 ms of these times
+([docs/gpu.md](../docs/gpu.md)). On a CPU there are no launches, and matmuls take most of the step.
 """
 
 
@@ -113,7 +113,7 @@ def _section(part: Part, claims: Sequence[Claim], runs: Sequence[lp.Run]) -> Ite
     if commands:
         needing = f"the {len(open_)} claims that need a GPU"
         yield from (f"<details><summary>Commands that measure {needing}</summary>", "")
-        yield from ("A number in brackets above, such as [1], is the number of a command here.", "")
+        yield from ("Numbers in brackets above, such as [1], refer to these commands.", "")
         yield from (f"{number}. `{command}`" for number, command in enumerate(commands, 1))
         yield from ("", "</details>", "")
 
@@ -135,7 +135,10 @@ def _in_words(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]
 def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]:
     """Yield a table per place of the study: its figures, the ratio, ours and the verdict."""
     if claims:
-        yield from ("Each cell: the study's figures = **their ratio**, our ratio, our verdict.", "")
+        yield from (
+            "Each cell has two numbers of the study, **their ratio**, our ratio, and our verdict.",
+            "",
+        )
     for place in dict.fromkeys(claim.place for claim in claims):
         own = [claim for claim in claims if claim.place == place]
         columns = [*dict.fromkeys(claim.column for claim in own)]

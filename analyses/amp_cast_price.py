@@ -158,15 +158,15 @@ def _why(lines: pd.DataFrame) -> str:
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
-        "The study found that PyTorch's mixed precision (AMP) takes 1.63 times as long as fp32 on "
-        "average, because of casts, and that it saves time only for large layers"
+        "The study found that PyTorch takes 1.63 times as long in mixed precision (AMP) as in fp32 "
+        "on average, because of casts. AMP saves time only for large layers"
     )
     average = next(c for c in claims(rows) if c.place == "claim (f), average")
     if average.ours is None:
         return f"{found}; no run here answers it"
     return (
-        f"{found}. On a CPU AMP with bf16 takes {average.ours.text('×')} as long as fp32 on "
-        f"average: {_why(sweep.rows())}"
+        f"{found}. On a CPU, PyTorch takes {average.ours.text('×')} as long in AMP with bf16 as in "
+        f"fp32 on average: {_why(sweep.rows())}"
     )
 
 

@@ -39,7 +39,7 @@ SPREAD = {
     "4x320-ce-long": 7.0,
     "4x320-ctc-long": 6.5,
 }
-NO_RUN = "No run here answers it"
+NO_RUN = "No run here answers this question"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
@@ -220,9 +220,9 @@ def times(rows: pd.DataFrame) -> list[str]:
         for name in captured.implementation.unique()
     ]
     return [
-        "Our step times in ms: the clean step, and in brackets the mean and standard deviation of "
-        "the timed steps, which the study states. A name with `-t10` or `-t20` has shorter "
-        "sequences than the study.",
+        "Our step times in ms: the clean step and, in brackets, the mean and standard deviation of "
+        "the timed steps, as in the study. `-t10` or `-t20` in a name means 10 or 20 time steps, "
+        "fewer than in the study.",
         "",
         f"| | {' | '.join(networks)} |",
         "|---" * (len(networks) + 1) + "|",
@@ -239,9 +239,9 @@ def conclusion(rows: pd.DataFrame) -> str:
     return (
         f"The study found cuDNN's layer up to {SPREAD['1x320-ce-long']} times as fast as the "
         f"slowest LSTM on a GPU. On a CPU the other LSTMs take {min(ours):.2f} to {max(ours):.2f} "
-        "times as long as PyTorch's own layer. The range is smaller on a CPU because matmuls, "
-        "which all LSTMs need, take most of the step, and because there are no launches, whose "
-        "number separates the LSTMs on a GPU"
+        "times as long as PyTorch's own layer. The LSTMs differ less on a CPU because matmuls, "
+        "which all of them need, take most of the step. On a GPU they differ by their number of "
+        "launches, and a CPU has no launches"
     )
 
 

@@ -147,8 +147,8 @@ def conclusion(rows: pd.DataFrame) -> str:
     share = rows.peak_share.dropna()
     return (
         f"{found}. On one CPU thread it makes the step {min(ours):.1f} to {max(ours):.1f} times as "
-        f"long, because even a small batch reaches {percent(share.min())} or more of the FLOP/s of "
-        "the fastest matmul that we measured"
+        f"long, because even a small batch uses the CPU well: it reaches {percent(share.min())} or "
+        "more of the FLOP/s of the fastest matmul that we measured"
     )
 
 

@@ -147,9 +147,9 @@ def _over(ours: Measured | float | None, base: Measured | float | None) -> Measu
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
-        "The study found that the first pass takes less than a second in Torch, and several "
-        "seconds in Theano and TensorFlow, which compile; and that the libraries' times per "
-        "example come closer as layers grow"
+        "The study found that the first pass takes less than a second in Torch, but several "
+        "seconds in Theano and TensorFlow, which compile the network. For larger layers, the "
+        "libraries take more similar times per example"
     )
     rows = rows[rows.cell == "lstm"]
     tf = rows[(rows.library == "TensorFlow") & rows.us.notna()]

@@ -120,9 +120,9 @@ def conclusion(rows: pd.DataFrame) -> str:
         f"{row.s.over(base.s).text('×')} for {row.system}" for row in others.itertuples()
     )
     return (
-        f"{found}, and 86 s in Keras on CNTK, which did not use cuDNN. On a CPU, the time "
-        f"divided by PyTorch's time is {ratios}, because each framework computes the GRU with its "
-        "own CPU code"
+        f"{found}, but 86 s in Keras on CNTK, which did not use cuDNN. On a CPU, the frameworks "
+        f"differ because each has its own code for the GRU: compared with PyTorch, the time is "
+        f"{ratios}"
     )
 
 

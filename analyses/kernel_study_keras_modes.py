@@ -93,18 +93,18 @@ def _why(lines: pd.DataFrame) -> str:
     products = [(side.product_ms / side.step_ms).median() for side in (one, two)]
     rest = [((side.step_ms - side.product_ms) / side.ops).median() * 1e3 for side in (one, two)]
     return (
-        f"mode 1 runs {ops[0]:.3g} ops per time step, and mode 2 runs {ops[1]:.3g}. Matmuls take "
+        f"mode 1 runs {ops[0]:.3g} ops per time step, and mode 2 only {ops[1]:.3g}. Matmuls take "
         f"{percent(products[0])} of a step in mode 1, and {percent(products[1])} in mode 2. The "
-        f"rest of the step, divided by the number of all ops, is {rest[0]:.1f} µs in mode 1 and "
-        f"{rest[1]:.1f} µs in mode 2. On a GPU, each of these ops is a launch"
+        f"other work takes {rest[0]:.1f} µs per op in mode 1, and {rest[1]:.1f} µs per op in mode "
+        "2. On a GPU, each of these ops is a launch"
     )
 
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
-        "The study found mode 1 of Keras's layer (many small matmuls) faster than mode 2 (few "
-        "large matmuls) for small batches and for long sequences"
+        "The study found that mode 1 of Keras's layer (many small matmuls) is faster than mode 2 "
+        "(few large matmuls) for small batches and for long sequences"
     )
     ratios = [ratio.value for ratio in sweep.measured(sweep.rows(), MODE1, MODE2)]
     if not ratios:

@@ -216,7 +216,7 @@ def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
     found = (
         "The study found that PyTorch's layer takes 1.53 times as long as cuDNN alone, and "
-        "TensorFlow's layer 18.8 times as long, because TensorFlow runs many more ops around the "
+        "TensorFlow's layer 18.8 times as long, because TensorFlow runs many more ops besides the "
         "same kernel"
     )
     ops = next((c for c in claims(rows) if c.place == "claim (e), ops" and c.seen), None)
@@ -225,8 +225,8 @@ def conclusion(rows: pd.DataFrame) -> str:
         return f"{found}; no run here answers it"
     times = time.seen.replace(" (", " as torch-nn-lstm (")
     return (
-        f"{found}. On a CPU, without cuDNN, {times}. There {ops.seen}, because Keras loops over "
-        "the time steps and PyTorch calls oneDNN once"
+        f"{found}. On a CPU, which has no cuDNN, {times}. The reason is the same: {ops.seen}, "
+        "because Keras loops over the time steps, but PyTorch calls oneDNN only once"
     )
 
 

@@ -118,8 +118,8 @@ def _command(*implementations: str) -> str:
 def _why() -> str:
     more = multiplications(LARGE) / multiplications(SMALL)
     return (
-        f"the matmuls of a word have {more:.0f} times as many multiplications in the large model, "
-        "and take most of the step on a CPU, while the small model leaves most of a GPU idle"
+        f"the matmuls of a word have {more:.0f} times as many multiplications in the large model. "
+        "On a CPU they take most of the step. On a GPU, the small model leaves most of the GPU idle"
     )
 
 
@@ -146,8 +146,8 @@ def conclusion(rows: pd.DataFrame) -> str:
         )
     if word.ours:
         parts.append(
-            f"On a CPU a word of the large model takes {word.ours.text('×')} as long as a word of "
-            f"the small model (on Zaremba's GPU {word.their_number}): {word.why}"
+            f"A word of the large model takes {word.ours.text('×')} as long as a word of the small "
+            f"model on our CPU, and {word.their_number} as long on Zaremba's GPU: {word.why}"
         )
     return f"{found}. " + (". ".join(parts) or "No run here answers it")
 

@@ -128,8 +128,8 @@ def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
     captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
     dispatch, products = (ends(captured[c]) for c in ("dispatch_share", "product_share"))
     shares = (
-        f"on our CPU, dispatch takes {dispatch} of a step; matmuls and whole-layer ops, which "
-        f"every implementation needs, take {products}"
+        f"on our CPU, matmuls and ops that compute a whole layer take {products} of a step, and "
+        f"every implementation needs them. Dispatch takes {dispatch}"
     )
     counted = captured[captured.ops_per_time_step.notna()].sort_values("ops_per_time_step")
     if not len(counted):
@@ -139,10 +139,11 @@ def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
     return (
         f"{shares}. The forward pass runs {few.ops_per_time_step:.3g} "
         f"({few.implementation}) to {many.ops_per_time_step:.3g} ({many.implementation}) ops per "
-        f"time step. On a GPU each op is at least one launch, {LAUNCH_US} µs on an NVIDIA H200. "
-        f"For the study's {time_steps} time steps, {many.implementation} makes {launches:,.0f} "
-        f"launches, so its forward pass takes at least {launches * LAUNCH_US / 1e3:.3g} ms. The "
-        f"study's cuDNN layer took {cudnn_ms:g} ms for the whole training step"
+        f"time step. On a GPU each op is at least one launch, which takes {LAUNCH_US} µs on an "
+        f"NVIDIA H200. For the study's {time_steps} time steps, {many.implementation} would make "
+        f"{launches:,.0f} launches, so its forward pass would take at least "
+        f"{launches * LAUNCH_US / 1e3:.3g} ms. The study's cuDNN layer took {cudnn_ms:g} ms for "
+        "the whole training step"
     )
 
 

@@ -94,6 +94,6 @@ def machine(lines: pd.DataFrame) -> str:
     parts: Sequence[str] = [*lines.date.unique(), *lines.machine.unique(), *lines.version.unique()]
     below = 1 - (lines.low_ms / lines.step_ms).median()
     return (
-        f"{', '.join(map(str, parts))}). The 95 % interval of a step begins {percent(below)} below "
-        "the step (median of all sizes)"
+        f"{', '.join(map(str, parts))}). The lower end of the 95 % interval of such a step is "
+        f"{percent(below)} below the step (median of all sizes)"
     )

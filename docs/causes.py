@@ -22,37 +22,38 @@ _ELSEWHERE = ", in another program"
 _PREAMBLE = """\
 # Why a training step is slow, and what to change
 
-This page lists every cause that `lstmprof diagnose` names, in the order in which it checks them. A
-cause is named only if the profile meets its condition. [diagnosis.md](diagnosis.md) explains how a
-diagnosis is made.
+This page lists every cause that `lstmprof diagnose` can name, in the order in which it checks them.
+It names a cause only if the profile meets its condition. [diagnosis.md](diagnosis.md) explains how
+`diagnose` works.
 
 Each entry has these lines:
 
 - **Fix:** what to change in the code or in the settings.
 - **Condition:** what the profile must show. "Step" always means a training step, "time step" a
   time step of the recurrent network. Counts and times are per step.
-- **Frameworks:** the frameworks for which lstmprof looks for this cause.
-- **Can be the reason for time in:** one or more [kinds of time](diagnosis.md#kinds-of-time), such
-  as launch, dispatch or matmul. lstmprof looks for the cause only if the step spends time in one.
-- **Saves:** the time per step that the fix saves: an upper bound for a GPU, about this time for a
-  CPU. It is unknown if no profile shows this time. "Minus the time of …" names the work that
+- **Frameworks:** the frameworks in which lstmprof looks for this cause.
+- **Where the time shows:** the [kinds of time](diagnosis.md#kinds-of-time), such as launch,
+  dispatch or matmul, that this cause makes longer. lstmprof looks for the cause only if the step
+  spends time in one of them.
+- **Saves:** how much time per step the fix saves: at most this time on a GPU, about this time on a
+  CPU. It is unknown if a profile cannot show this time. "Minus the time of …" names the work that
   replaces the slow work.
 - **Example:** a profile in which lstmprof found the cause, with the evidence that it printed. A
-  "generated profile" is computed by lstmprof's tests, not measured. "The fix: 15.3 → 2.7 ms per
-  step" is the length of a step before and after the fix. If the example's program was not timed,
-  another program with the same mistake and other sizes was.
+  "generated profile" comes from lstmprof's tests, not from a measurement. "The fix: 15.3 → 2.7 ms
+  per step" is the length of a step before and after the fix, in this program or in another program
+  with the same mistake.
 
 These terms recur:
 
-- A **gap** is the time for which the GPU is idle before a kernel. A **usual gap** is a gap that is
-  at most ten times as long as the median gap.
+- A **gap** is the idle time of the GPU before a kernel. A **usual gap** is at most ten times as
+  long as the median gap.
 - **The GPU waits for launches** if three things are true: a step runs ten or more kernels; the
   median kernel is shorter than the median gap; and usual gaps take at least half of the time of all
-  gaps, and of the time in which the GPU waits for the host.
+  gaps, and half of the time in which the GPU waits for the host.
 - A layer runs **cell by cell** if each time step calls the ops of a cell. It runs **in one op** if
   one call computes all time steps.
-- A **handwritten cell** is an LSTM cell of matmuls and elementwise ops, in a built-in
-  implementation of `lstmprof capture`.
+- A **handwritten cell** is an LSTM cell made of matmuls and elementwise ops, in one of the built-in
+  implementations of `lstmprof capture`.
 - A **library op** is an op of cuDNN, MIOpen or oneDNN that computes a whole layer.
 - **Dispatch** is the time that the framework needs to call ops.
 - **Slower calls** are calls that two compared runs make equally often, and that take longer in the
@@ -86,7 +87,7 @@ def _entry(row: Remedy) -> Iterator[str]:
     frameworks = ", ".join(row.frameworks) or "any framework"
     yield f"- **Frameworks:** {frameworks}."
     kinds = "any kind" if set(row.kinds) == set(KINDS) else ", ".join(map(shown, row.kinds))
-    yield f"- **Can be the reason for time in:** {kinds}."
+    yield f"- **Where the time shows:** {kinds}."
     minus = f", minus the time of {row.instead}" if row.instead else ""
     yield f"- **Saves:** {row.saves or 'unknown'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"

@@ -41,7 +41,7 @@ class LstmprofError(Exception):
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
-        """Apply the function ``words`` to the text of the fault and to that of the next step."""
+        """Apply the function ``words`` to the texts of the fault and of the next step."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> Tuple[Any, ...]:

@@ -57,13 +57,13 @@ def capture(
         out: folder in which the run's folder is created.
         name: name of the run; by default ``implementation--workload--precision``, plus the options
             that differ from their defaults.
-        rounds: number of processes, which run one after another; the timed iterations are divided
-            among them. By default 3.
+        rounds: number of processes, which run one after another and share the timed iterations. By
+            default 3.
         force: replace a run of the same name.
-        packages: run in a new environment with these packages and their dependencies, such as
-            ``["torch==2.4.1"]``.
-        era: run in a tested environment with an old framework, such as ``"torch-1.4.0"``
-            (``lstmprof list eras``).
+        packages: packages of a new environment, such as ``["torch==2.4.1"]``, in which the capture
+            runs; their dependencies are installed, too.
+        era: tested environment with an old framework, such as ``"torch-1.4.0"``, in which the
+            capture runs (``lstmprof list eras``).
         progress: function that is called with each line of progress.
         options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and of
             ``Workload`` (``time_steps=20``, ``batch=32`` …).
@@ -118,9 +118,9 @@ def recommend(
     """Measure implementations of a network on this machine, and rank them by speed.
 
     Describe the network by ``like`` or by ``sizes``. Each implementation is first timed in one
-    process of its own (a round). Those that take at most twice as long as the fastest (at most
-    eight) are then timed in three more rounds. The runs are kept, so the same call does not measure
-    again.
+    process of its own (a round). The fastest ones are then timed in three more rounds: at most
+    eight, and only those that take at most twice as long as the fastest. The runs are stored, so
+    the same call does not measure again.
 
     Args:
         like: run or path of a run, from which network, device, precision and mode are taken.

@@ -76,16 +76,16 @@ def table(
 ) -> PaperTable:
     """Return a table for a paper, one cell per run.
 
-    The cell of a run is in the row and the column of its properties, such as its implementation
-    and its workload. Among runs of the same network and device, the fastest is bold, and so is each
-    run whose 95 % interval overlaps that of the fastest. Runs without timings are skipped.
+    Each run has a cell, in the row and the column of its properties, such as its implementation and
+    its workload. Among runs of the same network and device, the fastest is bold, and so is each run
+    whose 95 % interval overlaps the interval of the fastest. Runs without timings are skipped.
 
     Args:
         runs: runs or paths.
-        rows: properties with one row per value, such as ``"implementation"`` or
-            ``["implementation", "hidden"]``; by default the implementation. If several runs fall
-            into one cell, the rows are split by the properties in which these runs differ.
-        columns: properties with one column per value.
+        rows: properties, such as ``"implementation"`` or ``["implementation", "hidden"]``, each
+            value of which has a row; by default the implementation. If several runs fall into one
+            cell, the rows are split by the properties in which these runs differ.
+        columns: properties, each value of which has a column.
         value: content of a cell: ``"step ± interval"`` (clean step, see ``Run.step_ms``, and its
             95 % interval), ``"step"`` (clean step alone), ``"median"``, ``"mean ± std"`` (of the
             timed iterations), ``"slowdown"`` (step divided by that of the fastest comparable run),
@@ -181,7 +181,7 @@ def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.Top
     drawn = report_of([run.breakdown for run in runs_of(runs)], None, names)
     figures = importlib.import_module(f"lstmprof.report.charts.{name}").figures(drawn)
     if not figures:
-        raise RunError(f"the runs hold nothing for the chart {name}", "see docs/tables.md")
+        raise RunError(f"the runs have no data for the chart {name}", "see docs/tables.md")
     if len(figures) == 1:
         return altair.Chart.from_dict(alone(figures[0]))
     return altair.VConcatChart.from_dict(stacked(figures))

@@ -278,8 +278,8 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
     """Read every run of ``targets``, and return the runs in the order of the targets.
 
-    If a run or profile cannot be read, but others can, it is skipped with a ``LeftOutWarning``.
-    Files of unknown formats are skipped silently.
+    If only some of the runs and profiles cannot be read, these are skipped with a
+    ``LeftOutWarning``. Files of unknown formats are skipped silently.
 
     Args:
         targets: paths and URLs, or lists of paths and URLs; a folder stands for all its runs.
@@ -307,15 +307,15 @@ def _words(target: Any) -> list[Target]:
         return [target]
     if isinstance(target, Iterable) and not isinstance(target, (bytes, Mapping)):
         return [word for inner in target for word in _words(inner)]
-    raise UsageError(f"{target!r} is no path and no URL", "give text or a pathlib.Path")
+    raise UsageError(f"{target!r} is neither a path nor a URL", "give text or a pathlib.Path")
 
 
 @in_python
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
     """Read the raw profiles at ``target``, write each as a run, and return the runs.
 
-    Profiles of several ranks of one job become one run. If ``out`` already has the run of a
-    profile, and the profile has not changed since, that run is returned.
+    Profiles of several ranks of one job become one run. If ``out`` already has the run of a profile
+    that has not changed since, this run is returned.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
@@ -344,7 +344,7 @@ def runs_of(given: Runs) -> list[Run]:
         return read_all(given)
     if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
         return [run for element in given for run in runs_of(element)]
-    raise UsageError(f"{given!r} is no run", "give what lp.read returns, or a path")
+    raise UsageError(f"{given!r} is not a run", "give what lp.read returns, or a path")
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:

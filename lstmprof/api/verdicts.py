@@ -170,8 +170,8 @@ def diagnose(
             are not comparable; ``diagnose([a, b])`` then diagnoses each on its own.
         across: settings in which runs may differ and still be compared, such as ``["threads"]``; by
             default workload, precision, mode, device, threads and seed must agree.
-        rank: rank to diagnose; by default the rank that the other ranks wait for in collectives, or
-            the first rank if there is no such rank.
+        rank: rank to diagnose; by default the rank for which the other ranks wait in collectives,
+            or the first rank if there is no such rank.
         device: device number on that rank; by default the busiest device.
 
     Raises:
@@ -233,17 +233,17 @@ def compare(
 def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
     """Check for CI whether new runs are slower than base runs, and return the result.
 
-    Each new run is compared with the base run of the same name; if there is none, with the base run
-    of the same implementation and workload. If ``base`` and ``new`` are one run each, these two are
-    compared, whatever their names. ``state`` of the result is ``"pass"``, ``"fail"`` or
+    Each new run is compared with the base run of the same name, or else with the base run of the
+    same implementation and workload. If ``base`` and ``new`` are one run each, these two are
+    compared, whatever their names are. ``state`` of the result is ``"pass"``, ``"fail"`` or
     ``"inconclusive"``. ``verdicts`` has one entry per compared pair of runs.
 
     Args:
         base: runs or paths; ``"baseline:NAME"`` stands for the runs that
             ``lstmprof compare --save-baseline NAME`` saved.
         new: runs or paths.
-        fail_if: what fails the gate: ``"slower > 5 %"``, ``"faster > 20 %"`` or
-            ``"step > 12 ms"``; several of these are joined by ``or``.
+        fail_if: condition for failing: ``"slower > 5 %"``, ``"faster > 20 %"`` or ``"step > 12
+            ms"``, or several of these joined by ``or``.
         across: settings in which the two runs of a pair may differ, such as ``["threads"]``, as for
             ``diagnose``.
 
@@ -273,10 +273,10 @@ def history(runs: Runs) -> Table:
 def check(runs: Runs) -> Document:
     """Check whether profiles are complete, and whether recording slowed their steps down.
 
-    ``runs`` of the result has one entry per run: its ``state`` (``"ok"``, ``"warn"`` or
-    ``"fail"``), ``rows`` with one row per check, and ``record_with``, the sections of
-    docs/recording.md that say how to record what is missing. ``to_pandas()`` of the result returns
-    all rows as a DataFrame.
+    ``runs`` of the result has one entry per run. Its ``state`` is ``"ok"``, ``"warn"`` or
+    ``"fail"``. Its ``rows`` has one row per check. Its ``record_with`` names sections of
+    docs/recording.md that say how to record missing data. ``to_pandas()`` of the result returns all
+    rows as a DataFrame.
 
     Raises:
         RunError: a file of a run is missing or damaged.

@@ -174,7 +174,7 @@ class Breakdown:
     ) -> tuple[EventTable, list[Window], Intervals]:
         """Return the events, steps and attributed time intervals of ``device`` on ``rank``.
 
-        They are those of the clean step; if it cannot be computed, those of the profiled steps.
+        They are from the clean step, or from the profiled steps if no clean step can be computed.
 
         Raises:
             RunError: a file of the run is missing or damaged.

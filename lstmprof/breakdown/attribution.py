@@ -278,7 +278,7 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Yield [start, end) divided by what ``thread`` did; ``tail``: after the last activity."""
+    """Yield the parts of [start, end) by what ``thread`` did; ``tail``: after the last activity."""
     first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)

@@ -17,7 +17,7 @@ from lstmprof.breakdown.slots import names_without_numbers
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups, own_time
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 
 #: An event that occurs in a smaller share of the steps is rare.
@@ -63,7 +63,10 @@ def now_and_then(
     """
     if not len(events):
         return ()
-    slot = np.where(events.is_kind("overhead"), NONE, slot)  # the profiler's own events
+    # Not the profiler's own events, nor a device's copy of a range: its kernels, which may run in
+    # a later step, place it.
+    copied = events.is_kind("range") & (events.ints("device", UNKNOWN) != UNKNOWN)
+    slot = np.where(events.is_kind("overhead") | copied, NONE, slot)
     if on_device:
         waits = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
         slot = np.where(waits, NONE, slot)

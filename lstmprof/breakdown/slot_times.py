@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 #: If the numbers of events of two steps differ by more than this share, the steps may do different
 #: work, such as sequences of another length or logging. Steps in TensorFlow's profiles often differ
-#: (those of 16 samples by up to 74 %), because the profiler omits short ops.
+#: (by up to 74 % in 16 samples), because the profiler omits short ops.
 VARYING_SHARE = 0.05
 #: At least ``LEAST_ALIKE`` slots with the same name and shapes are taken as disturbed if the median
 #: of their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
@@ -322,7 +322,7 @@ Parts = tuple[tuple[tuple[str, str], Span], ...]
 
 
 def spans_of(slots: SlotTimes, estimate: Estimate, disturbance: Disturbance) -> tuple[Span, Parts]:
-    """Return the length of the step with its 95 % interval, and that of each part that has time."""
+    """Return the length of the step and of each part that has time, each with its 95 % interval."""
     share, labels = slots.share, slots.intervals.labels
     taken = slots.new_lengths(estimate.times)
     per_label = np.bincount(slots.intervals.label, taken, minlength=len(labels)) / slots.steps

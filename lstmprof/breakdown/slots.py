@@ -267,7 +267,7 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Set ``position`` of each event to that of its partner in the longest sequence."""
+    """Set ``position`` of each event to the position of its partner in the longest sequence."""
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
     if size < 2:

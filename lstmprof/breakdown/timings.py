@@ -191,7 +191,7 @@ class Iterations:
         return [(before, after) for before, after in some if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, of_some_steps_ns: float = 0.0) -> float:
-        """Return this quantile of the wall times; the default is that of undisturbed iterations.
+        """Return a quantile of the wall times; by default, that of undisturbed iterations.
 
         ``of_some_steps_ns`` is the mean time per step of work that only some steps do. It is added
         to the quantile, because some timed iterations did this work, too. The result is at most the

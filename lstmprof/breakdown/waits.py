@@ -32,7 +32,7 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """A device's activities by (start, end, correlation id), and the one of each instant."""
+    """A device's activities by (start, end, correlation id), and the activity at each instant."""
 
     number: int
     start_ns: Ints

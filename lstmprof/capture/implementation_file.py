@@ -3,7 +3,7 @@
 This module does not execute the file. It parses the text to find the framework and the function
 that builds the network; the worker executes the file later (``worker.users_file``).
 
-Keeps to the standard library and Python 3.7, because capture workers import it.
+Uses only the standard library and Python 3.7, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ImplementationFile:
 
     @property
     def row(self) -> Implementation:
-        """Return a row like those of the built-in table, without limits on workloads."""
+        """Return a row like a row of the built-in table, without limits on workloads."""
         summary = "{} of {}".format(self.function, self.file_name)
         return Implementation(self.name, "", self.framework, "", summary, knows=tuple(UNUSUAL))
 

@@ -109,7 +109,7 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
 
 @contextmanager
 def _lifeline(request: CaptureRequest, scratch: Path) -> Iterator[None]:
-    """If nsys starts the worker, keep a ``nsys.Lifeline`` open, so that it ends with us."""
+    """Keep a ``nsys.Lifeline`` open under nsys, so that the worker ends with this process."""
     if request.profiler != NSYS:
         yield
         return

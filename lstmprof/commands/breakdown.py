@@ -69,11 +69,11 @@ def command(
     """Show where every nanosecond of a step goes, busy and idle.
 
     Busy time is split by category, idle time by cause. The step is the clean step: a step without
-    disturbances and without the profiler's overhead (docs/diagnosis.md).
+    disturbances and without the profiler's overhead (docs/ledger.md).
 
-    PATH is a run, a folder of runs, or a profile: a file, folder, tar archive or URL. An unreadable
-    PATH is listed last, and the exit status is then 1. For uncompressed Kineto files of 256 MiB
-    and more, the first step is printed on stderr while the rest is read.
+    PATH is a run, a folder of runs, or a profile: a file, folder, tar archive or URL. If a PATH
+    cannot be read, breakdown says so at the end and exits with status 1. For uncompressed Kineto
+    files of 256 MiB or more, it prints the first step on stderr while it reads the rest.
 
     \b
     Example:

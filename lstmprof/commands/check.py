@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 def command(paths: tuple[str, ...], system: bool, format_: str, step_range: str | None) -> int:
     """Check what a profile lacks, and show how to record a better one.
 
-    Each question about the profile (steps, lost events, clocks, profiler overhead, shapes, stacks)
-    is answered with ok, warn, fail or not recorded. Profiler overhead above 10 % of a step is a
-    warning, above 20 % a failure.
+    check prints one line per question (steps, lost events, clocks, profiler overhead, shapes,
+    stacks) with the answer ok, warn, fail or not recorded. Profiler overhead above 10 % of a step
+    is a warning, above 20 % a failure.
 
     PATH is a run, a folder of runs, or a profile, as for breakdown. The exit status is 3 if a check
     fails, 1 if the command fails, and 2 for a usage error.
 
-    With --system no PATH is given. One line per part of this machine says whether it can measure on
-    a GPU, and which package to install if it cannot.
+    With --system, give no PATH. check then prints whether each part of this machine is ready to
+    measure on a GPU, and which package to install if it is not.
 
     \b
     Example:

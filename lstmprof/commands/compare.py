@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     default=FAIL_IF,
     show_default=True,
     metavar="CONDITION",
-    help="Rule; compare fails if it holds: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
-    "several rules joined by 'or'.",
+    help="compare fails if this is true: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
+    "several of these joined by 'or'.",
 )
 @options.formats(
     *("text", "json", "markdown"),
@@ -56,8 +56,8 @@ def command(
     are paired by name, implementation, label and workload; the worst pair decides.
 
     compare uses the 95 % interval of the ratio of clean steps. The exit status is 0 if all pairs
-    pass, 3 if a pair fails, and 4 if the limit lies inside an interval; compare then prints how
-    many rounds would be enough to decide. 1 is a failure of the command and 2 a usage error
+    pass, 3 if a pair fails, and 4 if the limit is inside an interval; compare then prints how many
+    rounds would be enough to decide. It is 1 if the command fails, and 2 for a usage error
     (docs/gate.md).
 
     \b

@@ -55,9 +55,9 @@ def command(
     """Cut a large profile to a few of its steps.
 
     A Kineto trace can be cut to a smaller Kineto trace, with unchanged events; any profile can be
-    cut to a Perfetto trace. Events that begin or end outside the kept part are kept whole. cut also
-    keeps the launches of kept kernels, the ops around these launches, and the marker that ends the
-    last step.
+    cut to a Perfetto trace. cut never shortens an event, even if the event begins or ends outside
+    the kept steps. It also keeps the launches of kept kernels, the ops around these launches, and
+    the marker that ends the last step.
 
     \b
     Example:

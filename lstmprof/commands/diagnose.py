@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 @click.option(
     "--since",
     metavar="RUN",
-    help="Run from before a fix: compare the gain that its diagnosis forecast with the real gain.",
+    help="An earlier run, from before a fix: compare the forecast gain of the fix with the real "
+    "gain.",
 )
 @click.option(
     "--evidence", is_flag=True, help="Show counts and the largest ops of each kind of time."
@@ -98,8 +99,8 @@ def command(
 
     PATH is a run, a folder of runs, or a profile, as for breakdown. Each run is compared with the
     fastest comparable run. A run without a comparable run is diagnosed on its own. If a run has
-    several ranks, diagnose picks the rank that the other ranks wait for, or else the first; if a
-    rank has several devices, it picks the busiest.
+    several ranks, diagnose explains the rank for which the other ranks wait, or else the first
+    rank; if a rank has several devices, it explains the busiest device.
 
     \b
     Example:

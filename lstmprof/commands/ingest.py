@@ -52,9 +52,9 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
     PROFILES are files, folders, archives or URLs. lstmprof recognises the format by the content:
     JSON of torch.profiler, TensorFlow, ONNX Runtime and MXNet, XPlane, Perfetto, Nsight Systems,
     nvprof, rocprofv3 (JSON, rocpd or CSV), also gzipped. Ranks of one job in a folder or archive
-    become one run. An unreadable file is listed last, and the exit status is then 1. Files that
-    were converted before and have not changed are skipped. On a cluster, all workers must see the
-    files and the folder of runs (docs/cluster.md).
+    become one run. If a file cannot be read, ingest says so at the end and exits with status 1. It
+    skips files that it has converted before, unless they have changed. On a cluster, all workers
+    must see the files and the folder of runs (docs/cluster.md).
 
     \b
     Example:

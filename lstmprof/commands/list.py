@@ -45,7 +45,7 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
 
     Without WHAT, list prints an overview. WHAT is one implementation, a family like torch, or one
     of implementations, workloads, eras (environments with old versions of a framework) and systems
-    (those that published studies used and lstmprof cannot run, with the reason).
+    (programs of published studies that lstmprof cannot run, with the reason).
 
     \b
     Example:

@@ -28,8 +28,8 @@ def command() -> int:
     """Serve lstmprof's answers to agents, over the Model Context Protocol.
 
     The server talks over stdin and stdout until its client closes them. It reads the runs and
-    profiles that your user may read, and writes only to lstmprof's cache. It needs the extra mcp:
-    pip install 'lstmprof[mcp]'.
+    profiles that you may read, and writes only to lstmprof's cache. It needs the extra mcp: pip
+    install 'lstmprof[mcp]'.
 
     \b
     Example:

@@ -68,7 +68,7 @@ across = click.option(
     multiple=True,
     type=click.Choice(names.CONDITIONS),
     metavar="NAME",
-    help="Also compare runs that differ in this setting; repeat for more: "
+    help="Compare runs even if they differ in this setting; repeat for more: "
     f"{', '.join(names.CONDITIONS)}.",
 )
 rank = click.option(
@@ -163,7 +163,7 @@ class LeftOut:
             if not (shared and fault in foreign):
                 say(f"{word} {fault}")
         if shared:
-            say(f"{word} {len(foreign)} files that are no profiles, such as {foreign[0].fault}")
+            say(f"{word} {len(foreign)} files that are not profiles, such as {foreign[0].fault}")
         defects = sum(isinstance(fault, DefectError) for fault in self.faults)
         if len(self.faults) > 1:
             ours = f", {defects} of them because of bugs in lstmprof" if defects else ""

@@ -115,8 +115,8 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--compare-with",
     metavar="RUN",
-    help="Run from before a fix: at the end, compare the gain that its diagnosis forecast with the "
-    "real gain.",
+    help="An earlier run, from before a fix: at the end, compare the forecast gain of the fix with "
+    "the real gain.",
 )
 @click.option(
     "--watch",
@@ -130,13 +130,13 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     lstmprof recognises a step by the calls of a torch optimizer, Keras fit or optax; for other
     training loops, name the function that runs one step. It times some steps without a profiler,
     profiles a few, and times some again. All other steps run unmodified. The script keeps its
-    output, input and exit code. Put the script's options after --. The verdict on the run follows
-    on stderr. The processes that torchrun, accelerate or torch.multiprocessing starts become one
-    run of several ranks.
+    output, input and exit code. Put the script's options after --. At the end, lstmprof prints the
+    verdict on stderr. The processes that torchrun, accelerate or torch.multiprocessing starts
+    become one run of several ranks.
 
-    With --watch, a line of the terminal and FOLDER/NAME.jsonl show step time, data wait, memory and
-    GPU utilisation about once per second. lstmprof profiles typical steps, then steps that became
-    slower, and says why they did.
+    With --watch, lstmprof shows step time, data wait, memory and GPU utilisation about once per
+    second, in one line of the terminal and in FOLDER/NAME.jsonl. It profiles some typical steps,
+    and some slow steps if steps become slower, and says why they are slower.
 
     \b
     Example:

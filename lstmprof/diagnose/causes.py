@@ -56,7 +56,7 @@ KINDS = {
 
 
 def shown(kind: str) -> str:
-    """Return the name of a kind of time for people, that of the same part of the breakdown."""
+    """Return the name of a kind of time for people, as for the same part of the breakdown."""
     words = {UNRECORDED: PART_WORDS["host"], UNKNOWN: PART_WORDS["unattributed"]}
     return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
@@ -79,7 +79,7 @@ class Comparison:
 
     ``on_device`` is True for the time of a device, False for that of a host. ``ranges_only`` is
     True if the profile has ranges but no ops. ``markers`` are the names of step markers.
-    ``no_backward`` is True if the profile has PyTorch ops but none of the backward pass.
+    ``no_backward`` is True if the profile has PyTorch ops, but no ops of the backward pass.
     """
 
     on_device: bool

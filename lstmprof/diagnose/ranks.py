@@ -1,9 +1,9 @@
 """Find the rank and device that all others wait for, and the communication during computing.
 
 Reads the table of collectives. The wait of a rank in a collective is the duration of its kernel
-minus that of the last rank to arrive. Durations are compared because the clocks of ranks differ.
-Only collectives that all ranks have in common count. The overlap is as in Holistic Trace Analysis
-(``get_comm_comp_overlap``): the share of the time of collectives in which the device also
+minus the duration on the rank that arrived last. Durations are compared because the clocks of ranks
+differ. Only collectives that all ranks have in common count. The overlap is as in Holistic Trace
+Analysis (``get_comm_comp_overlap``): the share of the time of collectives in which the device also
 computes. Here, only the time of the profiled steps counts.
 """
 
@@ -296,7 +296,7 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     moves = len(lates) >= CHANGING_SHARE * steps and len(set(lates)) > 1
     reason = "in collectives, all ranks wait for each other:"
     if moves:
-        reason = "another rank is late from step to step; the ranks wait"
+        reason = "not always the same rank is late; the ranks wait"
     reason += f" {milliseconds(low)} to {milliseconds(high)} ms{each}"
     return replace(facts, state=NONE, reason=reason, moves=moves)
 
@@ -395,15 +395,15 @@ def straggler_sentence(straggler: Straggler) -> str:
     own = next(w for w in late.waiters if w.rank_device == late.rank_device)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     does = f", which {late.meanwhile.words}" if late.meanwhile else ""
-    more = f"; it {late.excess.words}" if late.excess else ""
+    more = f"; {lane_words(*late.rank_device)} {late.excess.words}" if late.excess else ""
     for_it = late.waits_for_late_ns(longest.rank_device)
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.rank_device), lane_words(*longest.rank_device)
     return (
-        f"{likely}straggler: {name}, the last to arrive in {own.last_in} of {late.collectives}"
-        f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
-        f" including {milliseconds(for_it)} ms for {name}{does}; {name} itself waits"
-        f" {milliseconds(own.waits_ns)} ms{more}{others}"
+        f"{likely}straggler: {name} arrives last in {own.last_in} of {late.collectives}"
+        f" collectives and waits {milliseconds(own.waits_ns)} ms{each}; {other} waits"
+        f" {milliseconds(longest.waits_ns)} ms, {milliseconds(for_it)} ms of it for"
+        f" {name}{does}{more}{others}"
     )
 
 

@@ -53,7 +53,7 @@ def _at(field: str) -> Callable[[RunInfo], Any]:
 def denormals(info: RunInfo) -> str | None:
     """Return whether denormals are ``flushed`` (to zero) or ``kept``; None if unknown.
 
-    The framework's own setting precedes that of the thread which runs the step.
+    The framework's own setting precedes the setting of the thread that runs the step.
     """
     flushed = info.denormals_flushed
     thread_words = None if flushed is None else "flushed" if flushed else "kept"

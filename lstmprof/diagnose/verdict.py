@@ -72,6 +72,10 @@ _OWN_WAITS = (
     *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
 )
 _THEN_SHARE = 0.1
+#: Two kinds of time of a single run count as equally long if they differ by at most this share.
+#: Chosen by hand.
+_ALIKE = 0.02
+_PER_STEP = "per step"
 #: How the names of kinds of time end that are plural nouns.
 _PLURAL = "calls"
 
@@ -210,11 +214,29 @@ class Verdict:
             of_whole = f" of {whole}" if self.bottleneck_ns <= self.whole_ns else ""
             return f"{'add' if plural else 'adds'} {ns}{of_whole} ms"
         share = percent(self.bottleneck_ns / self.whole_ns) if self.whole_ns else "all"
-        what = "step" if self.per == "per step" else "profile"
-        largest = "" if self._is_largest else self._largest_saved
+        rank = self._as_long if self._is_largest else self._largest_saved
         return (
-            f"{'take' if plural else 'takes'} {share} of the {what} ({ns} of {whole} ms{largest})"
+            f"{'take' if plural else 'takes'} {share} of the {self.whole_noun} "
+            f"({ns} of {whole} ms{rank})"
         )
+
+    @property
+    def whole_noun(self) -> str:
+        """Return ``step``, or ``profile`` if the profile has no step markers."""
+        return "step" if self.per == _PER_STEP else "profile"
+
+    @property
+    def _as_long(self) -> str:
+        """Return ``, as much as matmul`` if another kind takes as long as a single run's kind."""
+        least_ns = (1 - _ALIKE) * self.bottleneck_ns
+        waits = self.bottleneck == WAITS_FOR_HOST
+        others = [
+            d.words or d.kind
+            for d in self.where
+            if d.kind != self.kind and not (waits and wait_of(d.kind) == HOST)
+            if d.slow_ns >= least_ns and self.kind != causes.START
+        ]
+        return f", as much as {listed(others)}" if others and self.bottleneck_ns else ""
 
     @property
     def _largest_saved(self) -> str:
@@ -328,7 +350,7 @@ def verdict_of(
         whole_ns=whole_ns,
         cause=cause,
         evidence=evidence,
-        then="" if named is None or fast is not None else _then(findings, waits, whole_ns),
+        then="" if named is None or fast is not None else _then(findings, waits, whole_ns, slow),
         words=outcome.words,
         fixes=fixes,
         where=tuple(f.difference for f in findings),
@@ -340,7 +362,7 @@ def verdict_of(
 
 
 def _per(profile: StepProfile) -> str:
-    return "per step" if profile.marked else "in the whole profile"
+    return _PER_STEP if profile.marked else "in the whole profile"
 
 
 def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
@@ -351,8 +373,11 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
     return WAITS_FOR_HOST if others > _OTHER_WAITS * named.delta_ns else named.kind
 
 
-def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) -> str:
+def _then(
+    findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
+) -> str:
     """Return a clause with the waits that are not in ``named`` and their times, longest first."""
+    of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
         on_host = finding.group == HOST and wait_of(finding.kind) == HOST
@@ -363,7 +388,7 @@ def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) 
         reverse=True,
     )
     texts = [
-        f"{_IN_WORDS.get(name, causes.shown(name))} takes {percent(ns / whole_ns)} "
+        f"{_IN_WORDS.get(name, causes.shown(name))} takes {percent(ns / whole_ns)} {of_whole} "
         f"({milliseconds(ns)} ms)"
         for ns, name in times
         if whole_ns and ns >= _THEN_SHARE * whole_ns

@@ -281,7 +281,7 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
 
 
 def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
-    """Return ``transfer (5 %): `` if ``fix`` is not about the time that the line "Why" names."""
+    """Return ``transfer (5 % of the step): `` if ``fix`` is for other time than the line "Why"."""
     verdict = diagnosis.verdict
     several = any(row.name == fix.name and row.several_kinds for row in TABLE)
     if verdict.kind is None or several or verdict.cause.startswith((fix.cause, fix.seen or "\n")):
@@ -291,7 +291,8 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
     if not about or {verdict.kind, waits} & {k for f in about for k in (f.kind, wait_of(f.kind))}:
         return ""
     share = about[0].share
-    return f"{about[0].words}{'' if share is None else f' ({percent(share)})'}: "
+    of_what = "difference" if verdict.baseline is not None else verdict.whole_noun
+    return f"{about[0].words}{'' if share is None else f' ({percent(share)} of the {of_what})'}: "
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
@@ -359,7 +360,8 @@ def in_short(diagnosis: Diagnosed) -> str:
     if verdict.baseline is not None:
         cause = _BASELINE.sub("", verdict.cause)
         return cause or f"{name} +{milliseconds(verdict.bottleneck_ns)} ms"
-    kind = f"{name} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
+    share = percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))
+    kind = f"{name} {share} of the {verdict.whole_noun}"
     counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
     text = f"{verdict.cause}; {kind}" if verdict.cause else counts
     return with_short_names(text, diagnosis.kernel_names, 32)

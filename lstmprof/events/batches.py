@@ -108,7 +108,7 @@ class Batches:
 
 
 class _Tables:
-    """Make the tables of batches; ``links`` has those of the whole run as row numbers."""
+    """Make the tables of batches; ``links`` has the links of the whole run as row numbers."""
 
     def __init__(
         self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]

@@ -186,7 +186,7 @@ class Counters:
         return bool(self.of_ranks)
 
     def __add__(self, other: Counters) -> Counters:
-        """Return these counters followed by those of ``other``."""
+        """Return these counters, followed by the counters of ``other``."""
         return Counters(self.of_ranks + other.of_ranks)
 
     def shifted(self, by_ns: int, rank: int | None = None) -> Counters:

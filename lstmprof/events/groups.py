@@ -34,7 +34,7 @@ def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return each row's value, or that of its nearest ancestor which is not ``NONE``."""
+    """Return each row's value, or its nearest ancestor's value if the row's is ``NONE``."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -183,7 +183,7 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Return for each interval the position of that of its lane which ends last so far.
+    """Return for each interval the position of the interval of its lane that ends last so far.
 
     ``lane`` has the lanes' numbers from 0, sorted; ``end`` the ends.
     """

@@ -215,7 +215,7 @@ def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> In
 
 
 def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` how long the intervals have run before, in total."""
+    """Return for each time in ``at_ns`` the total length of the intervals before it."""
     return _since(np.sort(start_ns), at_ns) - _since(np.sort(end_ns), at_ns)
 
 

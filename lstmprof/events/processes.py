@@ -147,7 +147,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Make pids distinct across ``tables``; host events without one get that of ``pids``."""
+    """Make pids distinct across ``tables``; host events without a pid get the pid in ``pids``."""
     taken: set[int] = set()
     changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):

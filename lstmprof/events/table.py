@@ -40,7 +40,7 @@ class EventTable:
     """A table of events with all or some columns of ``SCHEMA``; arrays have one entry per row.
 
     Arrays are read-only and cached with the table, so that every caller gets the same array. Other
-    methods are those of ``pyarrow.Table``.
+    methods are methods of ``pyarrow.Table``.
     """
 
     def __init__(self, arrow: pa.Table) -> None:
@@ -242,7 +242,7 @@ class EventTable:
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """Return this table with ``value`` cached as that of ``once(function)``."""
+        """Return this table with ``value`` cached as the result of ``once(function)``."""
         self._cache["function", function] = value
         return self
 

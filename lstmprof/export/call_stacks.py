@@ -119,7 +119,7 @@ def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """Return those of ``STACKS`` that the profile has; ops, which every profile has, are last."""
+    """Return which ``STACKS`` the profile has; ops, which every profile has, are last."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
@@ -190,7 +190,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
     """Write the stacks of ``breakdown`` to ``path``; return which of ``STACKS`` was chosen.
 
-    Without ``by``, it is the first one that the profile has.
+    Without ``by``, it is the first that the profile has.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -218,9 +218,9 @@ def write_pair(
 ) -> str:
     """Write the clean steps of two ``lanes`` to ``path``, and how the steps differ.
 
-    A lane is (breakdown, rank, device). The file has a profile of each step, and one for each step
-    of the time by which its stacks are longer than those of the other. Return which of ``STACKS``
-    was chosen: ``by``, or ops.
+    A lane is (breakdown, rank, device). The file has a profile of each step, and for each step a
+    profile of the time by which its stacks exceed the stacks of the other step. Return which of
+    ``STACKS`` was chosen: ``by``, or ops.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.

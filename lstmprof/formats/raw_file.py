@@ -37,8 +37,8 @@ MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
 #: Bytes of memory that the objects of a JSON document may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: The objects of a JSON document may take this many times the file's size. Those of traces take 5
-#: to 10 times the size; those of a hostile ``{},{},{},…`` take 25 times.
+#: The objects of a JSON document may take this many times the file's size. The objects of traces
+#: take 5 to 10 times the size; the objects of a hostile ``{},{},{},…`` take 25 times the size.
 _MOST_GROWTH = 16
 #: Estimate of the memory of parsed JSON: (character, bytes per occurrence), measured in traces and
 #: rounded up. A comma counts as one number, and a point as one float, which remains text.

@@ -172,7 +172,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def made_temporary_folder() -> Path:
-    """Return a new folder in TMPDIR, which the caller removes; remove those of killed processes.
+    """Return a new folder in TMPDIR, which the caller removes; remove folders of killed processes.
 
     Raises:
         LstmprofError: the folder cannot be made.

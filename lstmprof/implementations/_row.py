@@ -228,7 +228,7 @@ class Implementation:
         return "{} needs {} {}, not {}".format(self.name, self.framework, needs, version)
 
     def refusals(self) -> Dict[str, str]:
-        """Return unsupported features -> why, including those of the framework."""
+        """Return unsupported features -> why, including features that the framework lacks."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)
 

@@ -58,7 +58,7 @@ class _Drawn:
     left_out: int = 0
 
     def add(self, at_ns: Ints, values: _Floats, length_ns: int) -> None:
-        """Append later values; ``at_ns`` are their times, and ``length_ns`` is that of the step."""
+        """Append later values; ``at_ns`` are their times, ``length_ns`` is the step's length."""
         at_ns, values = np.append(self.at_ns, at_ns), np.append(self.values, values)
         if len(at_ns) > MOST_VALUES:
             is_telling = _telling(at_ns, values, length_ns)

@@ -125,8 +125,8 @@ class Cell:
 class Grid:
     """The table. The keys of ``cells`` are (row index, column index), only for cells with a run.
 
-    ``corner`` is the header of the column with the names of rows, and ``headings`` are those of the
-    numbers in CSV. ``added`` are the conditions that were added to those that the user chose.
+    ``corner`` is the header of the column with the names of rows, and ``headings`` are the headers
+    of the numbers in CSV. ``added`` are conditions that were added to the user's choice.
     """
 
     corner: str

@@ -273,7 +273,7 @@ _RankDevice = tuple[int | None, int | None]
 
 
 def several(runs: Iterable[RunReport]) -> list[RunReport]:
-    """Return those of ``runs`` that ran on several ranks or devices."""
+    """Return the ``runs`` that ran on several ranks or devices."""
     return [run for run in runs if len(_rank_devices(run)) > 1]
 
 

@@ -109,9 +109,9 @@ _SILENT = Profile("", None, SCHEMA.empty_table())
 class Ingested:
     """The result of ingesting some files.
 
-    ``runs`` are new runs. ``errors`` are those of unreadable files, ``foreign`` those of files that
-    are no profiles. ``made_before`` are runs that were made from the same files before. ``read``
-    are profiles that must still be joined. A run at a URL is a ``RemoteRun``.
+    ``runs`` are new runs. ``errors`` are the errors of unreadable files, ``foreign`` the errors of
+    files that are not profiles. ``made_before`` are runs that were made from the same files before.
+    ``read`` are profiles that must still be joined. A run at a URL is a ``RemoteRun``.
     """
 
     runs: list[Run | RemoteRun] = field(default_factory=list)

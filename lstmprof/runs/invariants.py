@@ -116,7 +116,7 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     text_bytes = sum(g.column(n).total_uncompressed_size for g in groups for n in texts)
     if text_bytes > max(FREE_TEXT_BYTES, TEXT_RATIO * length):
-        raise RunError(f"{path}: has {text_bytes} bytes of texts in {length} bytes", AGAIN)
+        raise RunError(f"{path}: has {text_bytes} bytes of text in a file of {length} bytes", AGAIN)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:

@@ -38,7 +38,7 @@ class Share(Task):
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Read the file, and return its profile (to be joined with those of the job) or error."""
+        """Read the file, and return its profile, which will be joined with others, or error."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)

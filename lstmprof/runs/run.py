@@ -202,7 +202,7 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _present(self, names: Sequence[str]) -> list[str]:
-        """Return those of ``names`` that the file has; if none, a column to learn the row count."""
+        """Return the ``names`` that the file has; if none, a column that shows the row count."""
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:

@@ -227,7 +227,7 @@ def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
 def weights(w: Workload, seed: int) -> Weights:
     """Return the initial weights (float32) that all implementations share, by name.
 
-    Names and shapes are those of ``parameter_shapes``; values are uniform in ±1/√hidden.
+    Names and shapes are from ``parameter_shapes``; values are uniform in ±1/√hidden.
     """
     import numpy as np
 

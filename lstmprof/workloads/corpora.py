@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 END_OF_LINE = "<eos>"
 #: Keras's numbers of a review's start and of words beyond the vocabulary, and the number that it
-#: adds to those of words (``start_char``, ``oov_char``, ``index_from``).
+#: adds to the numbers of words (``start_char``, ``oov_char``, ``index_from``).
 START, BEYOND, FIRST = 1, 2, 3
 
 

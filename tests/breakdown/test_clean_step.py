@@ -223,6 +223,23 @@ def test_what_no_timed_step_can_have_done_is_in_no_clean_step_and_listed(
     assert [(rare.name, rare.steps) for rare in clean.rare] == [("evaluate", 1)]
 
 
+@pytest.mark.parametrize(("device", "listed"), [(None, [("forward", 2)]), (0, [])])
+def test_a_devices_copy_of_a_range_is_no_event_of_some_steps(
+    device: int | None, listed: list[tuple[str, int]]
+) -> None:
+    """The host runs ahead: all kernels, which place the copies, run in two of its ten steps."""
+    rows, windows = [], []
+    for step in range(10):
+        begin, end = step * STEP_NS, (step + 1) * STEP_NS
+        rows.append(row("step", "step", begin, end, tid=1))
+        rows.append(row("op", "aten::mm", begin, begin + OP_NS, tid=1, category="gemm"))
+        if step in (4, 5):
+            rows.append(row("range", "forward", begin + OP_NS, end, tid=2, device=device))
+        windows.append(Window(None, step, begin, end, 0))
+    clean = clean_step(linked(table(rows)), windows, None, None)
+    assert [(rare.name, rare.steps) for rare in clean.rare] == listed
+
+
 def test_disturbed_steps_widen_the_interval_downwards() -> None:
     generator = np.random.default_rng(0)
     slow = 1 + generator.exponential(3, (10, OPS))

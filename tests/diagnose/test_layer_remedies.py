@@ -202,12 +202,13 @@ def test_a_layer_in_bfloat16_without_a_library(
     assert not named or reads_like_its_example(given["bfloat16 on cuDNN"])
 
 
-def compiled(cells: int, weight: list[int], region: str = "Torch-Compiled Region: 0/0") -> Document:
-    """A call of compiled code with so many products of a state (8, 32) with these weights."""
+def compiled(
+    cells: int, *weights: list[int], region: str = "Torch-Compiled Region: 0/0"
+) -> Document:
+    """A call of compiled code with so many products with these weights, one after the other."""
     document = Document(A100)
     product = {
         "name": "aten::addmm",
-        "shapes": [[weight[1]], [8, 32], weight],
         "dtypes": ["float"] * 3,
         "kernels": [
             ("ampere_sgemm_32x32_sliced1x4_nn", 6.0),
@@ -216,7 +217,8 @@ def compiled(cells: int, weight: list[int], region: str = "Torch-Compiled Region
     }
     for number in (1, 2):
         since_us = document.host_us
-        document.op(region, inside=[product] * cells)
+        shapes = [[[weight[1]], [8, weight[0]], weight] for weight in weights]
+        document.op(region, inside=[{**product, "shapes": s} for s in shapes] * cells)
         document.step(number, since_us=since_us)
     return document
 
@@ -254,7 +256,11 @@ def test_a_loop_of_torch_that_asks_the_host(
         (compiled(12, [32, 96]), "12 GRU cells"),
         (compiled(16, [32, 32]), ""),
         (compiled(4, [32, 128]), ""),
-        (compiled(16, [32, 128], "forward"), ""),
+        (compiled(16, [32, 128], region="forward"), ""),
+        # The next layer's cells run in between; the MLP and the attention of a transformer.
+        (compiled(16, [32, 128], [48, 128]), "16 LSTM cells"),
+        (compiled(16, [32, 128], [128, 32]), ""),
+        (compiled(16, [32, 96], [32, 32]), ""),
     ],
 )
 def test_compiled_code_that_runs_a_layer_cell_by_cell(

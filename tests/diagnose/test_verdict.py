@@ -68,14 +68,15 @@ def test_of_a_run_alone_it_has_what_the_bottleneck_takes() -> None:
     ("device", "parts", "then"),
     [
         (None, {}, ""),
-        (None, {("input", "input"): 3}, "input takes 21 % (3.0 ms)"),
+        (None, {("input", "input"): 3}, "input takes 21 % of the step (3.0 ms)"),
         (None, {("input", "input"): 1}, ""),
         (None, {("idle", "dispatch"): 5}, ""),
-        (0, {("idle", "dispatch"): 5}, "dispatch takes 31 % (5.0 ms)"),
+        (0, {("idle", "dispatch"): 5}, "dispatch takes 31 % of the step (5.0 ms)"),
         (
             0,
             {("idle", "dispatch"): 2, ("idle", "python"): 2, ("idle", "sync"): 4},
-            "waiting for the host takes 21 % (4.0 ms) and sync takes 21 % (4.0 ms)",
+            "waiting for the host takes 21 % of the step (4.0 ms) and sync takes 21 % of the step "
+            "(4.0 ms)",
         ),
         (0, {("busy", "pointwise"): 8}, ""),
     ],
@@ -113,6 +114,14 @@ def test_the_amount_is_of_the_difference_the_step_or_the_profile(
     diagnosis: Diagnosis, amount: str
 ) -> None:
     assert diagnosis.verdict.amount == amount
+
+
+@pytest.mark.parametrize(("ms", "named"), [(10, True), (9, False)])
+def test_a_kind_of_time_that_takes_as_long_is_named(ms: int, named: bool) -> None:
+    parts = [contributor("busy", "gemm", 10 * MS, "mm"), contributor("busy", "pointwise", ms * MS)]
+    verdict = alone(profile(*parts)).verdict
+    other = {"matmul": "elementwise", "elementwise": "matmul"}[verdict.kind or ""]
+    assert verdict.amount.endswith(f"ms, as much as {other})") == named
 
 
 def test_the_cause_comes_before_the_bottleneck_and_its_counts() -> None:

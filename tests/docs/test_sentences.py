@@ -71,4 +71,4 @@ def test_no_module_with_an_error_or_a_sentence_of_its_own_is_left_out() -> None:
 def test_implicitly_joined_pieces_are_one_template() -> None:
     path = SCRIPT["PACKAGE"] / "diagnose" / "ranks.py"
     texts = {template.text for template in SCRIPT["of_module"](path)}
-    assert any("to arrive in" in t and "collectives; {other} waits" in t for t in texts)
+    assert any("arrives last in" in t and "collectives and waits" in t for t in texts)

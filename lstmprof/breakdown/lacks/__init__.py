@@ -122,7 +122,7 @@ class Recording:
 
     @property
     def lost_between(self) -> int:
-        """Return the number of launches without an activity between launches that have one."""
+        """Return how many launches without an activity lie between launches with one."""
         return self.has.lost - self.has.lost_first - self.has.lost_last
 
     @property

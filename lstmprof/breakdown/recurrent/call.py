@@ -64,7 +64,7 @@ class Spent:
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
-    """Return the times of ``count`` calls; ``forward`` and ``backward`` are those of ``owners``."""
+    """Return the times of ``count`` calls; ``forward`` and ``backward`` are from ``owners``."""
     devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
@@ -79,8 +79,8 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
     """Return two arrays with one entry per event: the index of its call, or ``NONE``.
 
     The first array is for events of forward passes, the second for backward passes. In profiles
-    with device activities, only activities have a call: the one that lists the activity, else that
-    of the op that launched it.
+    with device activities, only activities have a call: the call that lists the activity, else the
+    call of the op that launched it.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)

@@ -65,9 +65,9 @@ def _is_whole(roles: Sequence[int]) -> bool:
 def may_be_cell(ops: Sequence[Op]) -> bool:
     """Return whether these ops may be an LSTM or GRU cell, not another layer with gates.
 
-    If widths are recorded, the outputs of the matmuls must be at least 3 (GRU) or 4 (LSTM) times
-    as wide as the state; those of a highway layer are only twice as wide. Without widths, a second
-    sigmoid or tanh is required.
+    If widths are recorded, the outputs of the matmuls must be at least 3 (GRU) or 4 (LSTM) times as
+    wide as the state; the outputs of a highway layer are only twice as wide. Without widths, a
+    second sigmoid or tanh is required.
     """
     roles = [op.role for op in ops]
     weights = [op.weight for op in ops if op.role == PRODUCT]

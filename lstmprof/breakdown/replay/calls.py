@@ -1,9 +1,9 @@
 """The ops and calls of one step, and which of them vanish if some work is not done.
 
-With a call vanish all calls inside it, calls around it that issue nothing else, its autograd node
-(and the engine's range around the node if it then issues nothing), and views of tensors right
-before it, such as a ``.transpose()`` before a copy: profiles do not record who uses a view.
-A copy or fill inside an op that computes something else is a part of that op, and stays.
+If a call vanishes, so do all calls inside it, calls around it that issue nothing else, its autograd
+node (and the engine's range around the node if it then issues nothing), and views of tensors right
+before it, such as a ``.transpose()`` before a copy: profiles do not record who uses a view. A copy
+or fill inside an op that computes something else is a part of that op, and stays.
 """
 
 from __future__ import annotations

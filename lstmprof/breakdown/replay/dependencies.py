@@ -6,10 +6,10 @@
     activity   its launch + latency; the previous activity of its stream + gap; another stream
     sync       its own cost; the activities that it waits for + the time to return
 
-Profiles do not record which condition was met last. Latency, gap, cost and return are first the
-least values of the device or scope; the rest is added to the condition that was then met last, so
-that the replay reproduces the observed times. The model is that of H. Zhu et al., "Daydream"
-(USENIX ATC 2020), extended by waits between threads and between streams.
+Profiles do not record which condition was met last. At first, latency, gap, cost and return have
+the least values of the device or scope. The remaining time is added to the condition that these
+values show as met last, so that the replay reproduces the observed times. The model is that of H.
+Zhu et al., "Daydream" (USENIX ATC 2020), extended by waits between threads and between streams.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The activities of each stream in a step, when they were enqueued, and which waited for which.
 
 If the profile does not say what a call waits for, a rule decides: a call that synchronises a device
-waits for the device on which its thread launched last; one that synchronises an unnamed stream, for
-the stream whose work ended last before the call returned; one that waits for an event, for the last
-launch of its thread before the thread's last ``*EventRecord*`` call.
+waits for the device on which its thread launched last. A call that synchronises an unnamed stream
+waits for the stream whose work ended last before the call returned. A call that waits for an event
+waits for the last launch of its thread before the thread's last ``*EventRecord*`` call.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NO_STREAM = 2**32 - 1  # CUPTI's number of the stream if a call synchronises a 
 
 
 class _Ordered:
-    """Numbers sorted by a time; find the last one before a time, or the first one from it on."""
+    """Numbers sorted by time; find the last before a time, or the first at or after a time."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()

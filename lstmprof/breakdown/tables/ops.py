@@ -1,13 +1,14 @@
 """The tables of ops, ranges and modules: host time, and the device time that they launched.
 
-``total`` is the time in which an entry was open (once, if it is inside one of the same name);
-``self`` excludes what runs directly inside. On a device they are the durations of the activities
-that the entry launched: those of ops by ``op_id``, those of ranges and modules by what was open on
-the launching thread (for ranges, else on any thread of the rank). Modules, frames and ranges are
-three sorts, each with its own ``self``. Backward work also belongs to the module of its forward op.
-An activity that a CUDA graph replayed belongs to the op and the module in which the graph captured
-it, if the profile records the capture, and to the range around the launch of the graph.
-NumPy computes the sums: recursive SQL takes half as long again and a third more memory.
+``total`` is the time in which an entry was open; entries inside an entry of the same name count
+once. ``self`` excludes the entries directly inside. The device times are durations of the
+activities that the entry launched. An op launched the activities with its ``op_id``. A range or
+module launched the activities whose launch call began while it was open on the same thread (for
+ranges, else on any thread of the rank). Modules, frames and ranges are three sorts, each with its
+own ``self``. Backward work also belongs to the module of its forward op. An activity that a CUDA
+graph replayed belongs to the op and the module in which the graph captured it, if the profile
+records the capture, and to the range around the launch of the graph. NumPy computes the sums:
+recursive SQL takes half as long again and a third more memory.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
     """Return one interpreter per requested version, or a single one if none is requested."""
     if wish.versions and (wish.packages or wish.era):
         raise UsageError(
-            "--versions excludes --with and --era", "omit --versions, or omit the others"
+            "--versions cannot be combined with --with or --era",
+            "omit --versions, or omit the others",
         )
     if wish.versions:
         return [_interpreter_for_version(row, version, wish.python) for version in wish.versions]

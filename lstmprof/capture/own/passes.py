@@ -83,11 +83,11 @@ class Plan:
         return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
-#: Short passes that run before those of the plan. If the training ends soon, their steps make the
-#: run.
+#: Short passes that run before the passes of the plan. If the training ends early, the run consists
+#: of their steps.
 EARLY = Plan(warmup=1, timed=2, steps=3)
-#: Fewest steps that make a run: one that the first call of ``step()`` ends, the early warm-up and
-#: timed steps, and one profiled step.
+#: Least number of steps of a run: the step that the first call of ``step()`` ends, the early
+#: warm-up and timed steps, and one profiled step.
 FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1
 
 
@@ -180,7 +180,7 @@ class StepPasses:
             self._keep(self._latest)
 
     def _keep(self, recorded: _Recorded) -> None:
-        """Make the profile and the measurements of this session those of the run."""
+        """Use the profile and the measurements of this session for the run."""
         files = []
         if not self.profiler.is_outside:
             raw, name = self.profiler.written(recorded.session, recorded.folder)

@@ -170,9 +170,8 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Replace the function ``name`` of ``module`` by one whose calls are steps; return how many
-    were replaced: 0 or 1.
-    """
+    """Make each call of the function ``name`` of ``module`` a step; return how many functions were
+    found: 0 or 1."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

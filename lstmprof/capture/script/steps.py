@@ -196,8 +196,8 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest in ``calls``; if several are equally rare,
-    the last.
+    """Return the candidate that ends a step: the rarest candidate in ``calls``; if several are
+    equally rare, the last of them.
 
     ``calls`` are the observed calls in order. The last round of calls may be incomplete, so counts
     that differ by one are equal. The last candidate is the one whose first call came last.

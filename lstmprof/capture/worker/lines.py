@@ -56,31 +56,22 @@ _FRAMEWORKS = frozenset(
 #: Methods of a tensor that wait for its value. Their time counts as the script's, not the
 #: framework's.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
-#: Methods of files, queues and locks. Like those of ``_LOGS``, they belong to no framework.
+#: Methods of files, queues and locks. Like the methods of ``_LOGS``, they belong to no framework.
 _WAITS = frozenset(
     (".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire", ".recv")
 )
 #: Modules of Python whose functions may block.
 _SYSTEM = frozenset(
     (
-        "time",
-        "os",
-        "posix",
-        "nt",
-        "io",
-        "_io",
-        "select",
-        "subprocess",
-        "_thread",
-        "_queue",
-        "_socket",
+        *("time", "os", "posix", "nt", "io", "_io", "select", "subprocess"),
+        *("_thread", "_queue", "_socket"),
     )
 )
 #: Statements that may block although they show no call: they take a lock, or the next item.
 _WAITING_STATEMENTS = ("with ", "for ", "async with ", "async for ")
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
 #: Methods of texts and containers that no tensor has, as tokenising and collating call them. Their
-#: time counts as that of the Python code around them.
+#: time counts as time of the Python code around them.
 _TEXTS = frozenset(
     (
         *(".strip", ".lstrip", ".rstrip", ".lower", ".upper", ".casefold", ".join", ".startswith"),

@@ -100,7 +100,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Return those of the environment ``variables`` that libraries of a step read."""
+    """Return the environment ``variables`` that libraries of a step read."""
     return {
         name: variables[name]
         for name in sorted(variables)

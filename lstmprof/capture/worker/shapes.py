@@ -68,7 +68,7 @@ def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpI
 
 
 def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
-    """Yield the nodes of ``graph`` and of the functions that it calls, such as those of loops."""
+    """Yield the nodes of ``graph`` and of the functions that it calls, such as loop bodies."""
     seen = set() if seen is None else seen
     for node in graph.get_operations():
         yield node

@@ -128,7 +128,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
     lengths = [*(max(ns, 0) for _, _, ns in parts), None]  # the last row, the sum, has no bar
     terminal.write_table(
         _heading(breakdown, step),
-        ["", "part", ">ms", ">share"],
+        ["", "part", ">ms", ">of step" if has_steps(breakdown) else ">of profile"],
         rows,
         bars=terminal.Bars(lengths, [*colours, ""]),
     )

@@ -29,6 +29,7 @@ from lstmprof.numbers import (
 _WITH_EVIDENCE = 3
 #: Maximum length, in characters, of a run's name in a column's header.
 _WIDTH = 28
+_OF_DIFFERENCE = ">of difference"
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
 #: Largest number of steps in a text such as "2 in 3 steps", for ops called less than once per step.
 _MOST_STEPS = 100_000
@@ -43,7 +44,7 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
         "Difference of the two steps by kind of time (docs/diagnosis.md explains the kinds)",
         waterfall_heads(diagnosis, terminal.narrow()),
         waterfall_cells(diagnosis),
-        spare=(">share",),
+        spare=(_OF_DIFFERENCE,),
         bars=terminal.Bars([*(d.delta_ns for d in rows), None], [*colours, ""]),
         blank=False,
     )
@@ -102,7 +103,7 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
     """Return the headers of the table of differences; headers of numbers begin with ``>``."""
     fast, slow = _names(diagnosis, narrow)
-    return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
+    return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", _OF_DIFFERENCE]
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:

@@ -61,7 +61,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
     heads = [
-        *(">ms in all steps", ">share", ">calls", ">calls per step", ">mean µs"),
+        *(">ms in all steps", ">of all", ">calls", ">calls per step", ">mean µs"),
         *("category", "name"),
     ]
     unknown = {heads[i] for i in range(len(heads)) if all(row[i] == UNKNOWN for row in rows)}

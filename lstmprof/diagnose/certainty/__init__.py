@@ -207,7 +207,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
-    """Return those of ``some`` findings that form the longest wait or other kind of time.
+    """Return the findings of ``some`` that form the longest wait or other kind of time.
 
     The list is empty if they take less than ``least_ns``.
     """

@@ -1,10 +1,10 @@
 """The evidence for a finding (a kind of time), as a clause: its counts, or its largest op.
 
 Items are the ops, kernels or calls that make up a finding, for example matmuls. They are evidence
-if they take at least ``EVIDENCE_SHARE`` of the finding. If a faster run is compared, the clause has
-the number of items if the faster run's number would save most of the finding; else it has the time
-of the items in both runs. If no items explain the finding, the clause names one op or range, or is
-empty.
+if they take at least ``EVIDENCE_SHARE`` of the finding. For two runs, the clause compares the
+numbers of items if the smaller number of the faster run explains most of the finding; else it
+compares the times of the items. If no items explain the finding, the clause names one op or range,
+or is empty.
 """
 
 from __future__ import annotations

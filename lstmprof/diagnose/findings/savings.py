@@ -1,10 +1,10 @@
 """How much shorter a step would be without one kind of its time.
 
-For casts and copies on a device, a replay of the step without them says how much: little if the
-device waits for its host anyway; more than their own time if the host need not launch them, but at
-most their time and the idle time of the step. For work with a known least time (``roofline``), the
-saving is the time above the least time. For waits and all other work it is the whole time, the
-most that can be saved.
+For casts and copies on a device, a replay of the step without them says how much. It is little if
+the device waits for its host anyway. It may be more than their own time, because the host need not
+launch them, but at most their time plus the idle time of the step. For work with a known least time
+(``roofline``), the saving is the time above the least time. For waits and all other work it is the
+whole time, the most that can be saved.
 """
 
 from __future__ import annotations

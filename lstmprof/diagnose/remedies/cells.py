@@ -54,8 +54,8 @@ _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
 #: cells for which it is faster than a loop. Measured on CPUs: BlockLSTM took 1.23 times as long as
 #: TensorFlow's cells. PyTorch has a CPU op for the LSTM only; nn.GRU and nn.RNN save Python and
-#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms), so they
-#: count if these take half of the step.
+#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms), so GRU and
+#: RNN count only if Python and dispatch take half of the step.
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -216,7 +216,7 @@ def values_in_loop(f: Finding) -> Match | None:
 def form_of(profile: StepProfile) -> str | None:
     """Return how a run computes its layers: ``LAYER_OP``, ``CELL_OP``, ``LOOP`` or another form.
 
-    The form is that of the run's implementation, else it follows from the ops; None if unknown.
+    The run's implementation decides, else the ops; return None if unknown.
     """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
@@ -434,8 +434,9 @@ FUSE_THE_CELL = Remedy(
     name="fuse the cell",
     cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
     fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
-    condition="The layer runs as a loop of cells. Each time step also runs a normalisation, draws "
-    "random numbers, or multiplies the state by a vector of weights twice (peepholes)",
+    condition="The layer runs as a loop of cells. Each time step also does one of these: it runs a "
+    "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
+    "(peepholes)",
     kinds=(*HOST, *WORK),
     decide=variant_cell,
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
@@ -450,9 +451,9 @@ CUDNN_FOR_JAX = Remedy(
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
-    "loop's ops contain LSTM; or the loop computes tanh, and none of the names mentions another "
-    "type of cell. No op is a cuDNN layer, and no layer is a Keras layer",
+    condition="A GPU runs a loop with eight or more matmuls per training step. The names of its "
+    "ops contain LSTM, or it computes tanh and the names contain no other type of cell. The "
+    "profile shows no cuDNN layer op and no Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     decide=scanned_layer,
@@ -480,10 +481,10 @@ LAYER_IN_ONE_OP = Remedy(
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A layer runs cell by cell: lstmprof captured an implementation that does so, or an "
-    "op computes single cells, or a step runs eight or more LSTM cells. On a CPU, only PyTorch's "
-    "layers count, because the layer ops of other frameworks were not faster on CPUs. There, GRU "
-    "and RNN count if dispatch and Python take half of the step",
+    condition="A layer runs cell by cell. lstmprof knows this if it captured such an "
+    "implementation, if an op computes single cells, or if a step runs eight or more LSTM cells. "
+    "On a CPU, only PyTorch's layers count, because the layer ops of other frameworks were not "
+    "faster there. GRUs and RNNs on a CPU count only if dispatch and Python take half of the step",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     decide=layer_in_one_op,
@@ -499,7 +500,8 @@ LAYER_OUTSIDE_COMPILED_CODE = Remedy(
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
     fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn off",
     condition="One call of compiled code multiplies a state by the weights of all gates eight or "
-    "more times. Shapes must be recorded. On a CPU, only an LSTM in float32 or bfloat16 counts",
+    "more times. The profile must contain shapes. On a CPU, only an LSTM in float32 or bfloat16 "
+    "counts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=unrolled_layer,
@@ -520,8 +522,8 @@ WHOLE_SEQUENCE = Remedy(
     name="whole sequence in one call",
     cause="a recurrent layer is called once per time step",
     fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
-    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, and each call "
-    "has one time step. If shapes were not recorded, a step must make 16 or more calls. Calls "
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
+    "one time step. If shapes were not recorded, it must call the op 16 or more times. Calls "
     "inside Keras layers do not count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
@@ -548,7 +550,7 @@ WHOLE_SCAN = Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="The op Scan (in Theano: for or do_while) runs; it calls other operators",
+    condition="The step runs the op Scan (in Theano: for or do_while), which calls other operators",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
     decide=scan_of_pytensor,
@@ -562,7 +564,7 @@ FUSED_CELL = Remedy(
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
     condition="A handwritten cell runs five or more elementwise ops per time step. On a CPU, the "
-    "faster run must also be one of the implementation torch-compile",
+    "run must also be compared with a faster run of torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     decide=separate_gates,
@@ -600,7 +602,7 @@ UNROLL_THE_LOOP = Remedy(
     "times per step",
     kinds=HOST,
     frameworks=JAX,
-    saves="the usual gaps",
+    saves="the usual gaps between kernels",
     decide=small_loop,
     sources=(
         "https://github.com/jax-ml/jax/issues/2491",
@@ -638,9 +640,9 @@ PARALLEL_FORM = Remedy(
     cause="a recurrent network that can run all time steps at once runs them one by one",
     fix="install the network's GPU kernels, or use its form that computes all time steps at once",
     condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
-    "minGRU or minLSTM calls the same op 32 or more times, and no kernel written for these "
-    "networks ran. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU "
-    "and minLSTM count",
+    "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
+    "runs. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
+    "minLSTM count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=reference_form,

@@ -73,8 +73,8 @@ WORKERS = Remedy(
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
     condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
-    "process needs about 1 ms to hand over a batch). Or the DataLoader has worker processes, and "
-    "the step still waits for it; the fix is then another number of workers",
+    "process needs about 1 ms to pass a batch on). Or it has worker processes, but the step still "
+    "waits for it; the fix is then another number of workers",
     kinds=(INPUT,),
     frameworks=TORCH,
     saves="the time of the input, if the DataLoader has no workers. Otherwise unknown",
@@ -100,8 +100,8 @@ INPUT_BESIDE = Remedy(
     name="input beside the step",
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
-    condition="The step has an input phase, such as a range named input, and neither DataLoader "
-    "nor tf.data runs. Captures of built-in implementations do not count",
+    condition="The step has an input phase, such as a range named input, but uses neither a "
+    "DataLoader nor tf.data. Captures of built-in implementations do not count",
     kinds=(INPUT,),
     saves="the time of the input",
     decide=own_input,

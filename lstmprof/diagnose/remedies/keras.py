@@ -155,7 +155,7 @@ def is_masked(profile: StepProfile) -> bool:
 
 
 def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether the path ``loop`` is that of a recurrent layer, perhaps inlined by Keras 2."""
+    """Return whether the path ``loop`` belongs to a recurrent layer, perhaps inlined by Keras 2."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
@@ -248,10 +248,10 @@ PAD_AT_THE_END = Remedy(
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
-    condition="The loop of a recurrent layer selects values by a mask eight or more times per "
-    "step; in PyTorch, the recorded Python frames must show Keras layers. Or `lstmprof run` saw "
-    "padded sequences enter a Keras model that masks its input and runs cell by cell. In both "
-    "cases, no op runs a whole layer",
+    condition="The loop of a recurrent layer selects values by a mask eight or more times per step "
+    "(in PyTorch, only if recorded Python frames show Keras layers). Or `lstmprof run` saw padded "
+    "sequences enter a Keras model that masks its input and runs cell by cell. In both cases, no "
+    "op runs a whole layer",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     decide=masked,
@@ -269,8 +269,9 @@ KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
     cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
     fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm. The "
-    "profile shows no cuDNN layer op, no mask and no option that cuDNN does not support",
+    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm, and no "
+    "cuDNN layer op. The profile shows no reason for this, such as a mask or an option that cuDNN "
+    "does not support",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     decide=standard_loop,
@@ -284,9 +285,9 @@ UPGRADE_KERAS = Remedy(
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
     fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras. lstmprof recognises the layer by its "
-    "Python frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, and "
-    "no mask or option rules out such an op",
+    condition="The step runs a recurrent layer of Keras, which lstmprof recognises by its Python "
+    "frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, although "
+    "no mask and no option prevents it",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     decide=own_loop,

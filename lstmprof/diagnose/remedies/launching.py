@@ -220,14 +220,14 @@ CUDA_GRAPH = Remedy(
     name="CUDA graph",
     cause="the GPU waits for each kernel launch",
     fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
-    condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). The "
-    "step does not replay a graph already, traces nothing, and runs no CTC loss, no communication "
-    "and no op whose result size depends on the data (aten::nonzero). Its shapes and sequence "
-    "lengths are constant. If the host reads values of tensors in the step, the step makes at "
+    condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). Nothing "
+    "prevents a graph: shapes and sequence lengths are constant, and the step has no tracing, no "
+    "CTC loss, no communication and no op whose result size depends on the data (aten::nonzero). "
+    "The step does not replay a graph yet. If the host reads values of tensors, the step makes at "
     "least ten times as many launches as reads",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps",
+    saves="the usual gaps between kernels",
     decide=cuda_graph,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
@@ -239,13 +239,14 @@ XLA = Remedy(
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"compile the function with XLA: {_XLA}",
-    condition="For a run of `lstmprof capture` on a GPU: XLA can compile this implementation, and "
-    "the run did not use XLA. For another profile on a GPU: XLA can compile all of the ops, "
-    "nothing was compiled or traced, and the GPU waits for launches. On a CPU: a Keras layer runs "
+    condition="On a GPU, in a run of `lstmprof capture`: XLA can compile the implementation, but "
+    "the run did not use XLA. On a GPU, in any other profile: XLA can compile all ops, the step "
+    "compiles and traces nothing, and the GPU waits for launches. On a CPU: a Keras layer runs "
     "its own loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
-    saves="the usual gaps, for a GPU profile that lstmprof did not capture. Otherwise unknown",
+    saves="for a GPU profile that another tool recorded: the usual gaps between kernels. Otherwise "
+    "unknown",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
 )
@@ -257,7 +258,7 @@ TORCH_COMPILE = Remedy(
     "kernel comes from a compiler such as Triton or XLA",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the time of the usual gaps, times the share of elementwise kernels",
+    saves="the usual gaps between kernels, multiplied by the share of kernels that are elementwise",
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
@@ -286,9 +287,9 @@ FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer takes at least half of a kind of time, such as elementwise; or the "
-    "GPU waits for launches, and the optimizer launches ten or more kernels per step. In both "
-    "cases, the optimizer has a fused form that the step does not use",
+    condition="The optimizer has a fused form that the step does not use. It takes at least half "
+    "of a kind of time, such as elementwise; or the GPU waits for launches, and the optimizer "
+    "launches ten or more kernels per step",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     saves="the time of the optimizer",
@@ -320,9 +321,9 @@ FILL_THE_DEVICE = Remedy(
     name="fill the GPU",
     cause="kernels are too small: they leave half of the GPU's multiprocessors idle",
     fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
-    condition="The run is not compared with another run. Small kernels take at least half of its "
-    "matmul time or of its elementwise time. A kernel is small if it has at most half as many "
-    "thread blocks as the GPU has multiprocessors; the profile must record both numbers. "
+    condition="In a run that is not compared with another run, small kernels take at least half of "
+    "the matmul time or of the elementwise time. A kernel is small if it has at most half as many "
+    "thread blocks as the GPU has multiprocessors (the profile must contain both numbers). "
     "Persistent kernels and kernels of the optimizer do not count",
     kinds=WORK,
     decide=fill_the_device,

@@ -67,7 +67,7 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass (``way``) of a cuDNN layer: the algorithm that PyTorch wants, and the one seen."""
+    """One pass (``way``) of a cuDNN layer: the requested algorithm, and the one that ran."""
 
     way: str
     asked: Choice
@@ -253,9 +253,9 @@ PERSISTENT_KERNELS = Remedy(
     cause="cuDNN runs its standard kernels instead of the faster persistent ones",
     fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
     condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
-    "the backward pass. If the names are unknown, one of PyTorch's conditions for persistent "
-    "kernels must fail: on the element type, hidden units, inputs, batch, time steps, layers, "
-    "directions, packing, projection or device",
+    "the backward pass. If the profile has no such names, the layer must not meet one of "
+    "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
+    "directions, packing, projection and device",
     kinds=(GEMM, MEMORY, LAUNCH),
     saves="the time of the layer's kernels; if the kernels are unknown, the time of their launches",
     frameworks=TORCH,
@@ -273,8 +273,8 @@ MIOPEN_LAYER = Remedy(
     cause="MIOpen runs the layer one time step at a time",
     fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
     "graph",
-    condition="The op miopen_rnn runs on a GPU. If the profile shows which kernels the op "
-    "launches, they are one or more per time step",
+    condition="The op miopen_rnn runs on a GPU. It launches at least one kernel per time step, if "
+    "the profile shows which kernels it launches",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=layer_on_miopen,
@@ -287,9 +287,9 @@ FLATTEN_PARAMETERS = Remedy(
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies; copies that make "
-    "the input contiguous do not count. If flatten_parameters() ran but copied nothing (no op "
-    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type, and the fix says so",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, without those that "
+    "make the input contiguous. If flatten_parameters() ran but copied nothing (no op "
+    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these copies",

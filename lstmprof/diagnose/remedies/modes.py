@@ -128,8 +128,8 @@ DETACH_THE_STATE = Remedy(
     name="detach the state",
     cause="each step's backward pass goes through all earlier batches",
     fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
-    condition="In each of four or more steps, the backward pass grows by about the same number of "
-    "autograd nodes, although the forward pass stays the same",
+    condition="In four or more steps, the backward pass has more autograd nodes than in the step "
+    "before, each time by about the same number. The forward pass does not grow",
     kinds=(*HOST, *WORK, causes.COPY),
     frameworks=TORCH,
     first=True,
@@ -139,7 +139,7 @@ DETACH_THE_STATE = Remedy(
         "https://github.com/pytorch/examples/blob/main/word_language_model/main.py",
     ),
     example=Example(
-        of="nn.LSTM whose state is kept from batch to batch, PyTorch 2.13 on a CPU",
+        of="nn.LSTM that passes its state on from batch to batch, PyTorch 2.13 on a CPU",
         seen="the backward pass has 44 autograd nodes in the first profiled step and 84 in the "
         "last step",
         gain="1.7 → 0.3 ms of matmuls per step, after eight steps",
@@ -165,10 +165,10 @@ NO_DEBUGGING = Remedy(
     name="no debugging settings",
     cause="a setting for debugging is on",
     fix="unset the environment variable for debugging when you train",
-    condition="Launch calls wait for their kernels: the profile has ten or more of them, and 95 % "
-    "or more return only after their kernel has ended. Or run.json lists one of these environment "
-    "variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, PYTHONDEVMODE, "
-    "PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
+    condition="Launch calls wait for their kernels: the profile has ten or more launch calls, and "
+    "at least 95 % of them return only after their kernel has ended. Or run.json lists one of "
+    "these environment variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, "
+    "PYTHONDEVMODE, PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
     kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
     saves="if launches wait for their kernels: the GPU's busy time or its idle time, whichever is "
     "shorter. Otherwise unknown",
@@ -187,11 +187,11 @@ FLUSH_DENORMALS = Remedy(
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="A CPU runs the step. lstmprof divides the matmuls of one shape in a step into ten "
-    "groups, in the order in which they run: in every step, the matmuls of one group take at "
-    "least eight times as long as those of another (medians). Or the backward op of a layer takes "
-    "at least eight times as long as its forward op, which takes 10 ms or more. Or two runs are "
-    "compared, and only the faster run flushed denormals",
+    condition="A CPU runs the step, and one of three things is true. Matmuls of one shape take at "
+    "least eight times as long in one part of every step as in another part (medians; lstmprof "
+    "divides these matmuls into ten groups, in the order in which they run). Or the backward op "
+    "of a layer takes at least eight times as long as its forward op, which takes 10 ms or more. "
+    "Or two runs are compared, and only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
     saves="for one run, the time that the slow matmuls take beyond the fast matmuls. For two runs: "
@@ -213,9 +213,8 @@ NO_GRADIENT_HOOKS = Remedy(
     name="no gradient hooks",
     cause="hooks run additional ops in the backward pass",
     fix="remove the hooks (register_hook), or inspect gradients only once in many steps",
-    condition="Autograd runs other ops before a node of the backward pass (hooks of tensors) or "
-    "after it (hooks of modules and parameters). Distributed training does not count: it uses such "
-    "hooks",
+    condition="Autograd runs additional ops before a node of the backward pass (hooks of tensors) "
+    "or after it (hooks of modules and parameters). Hooks of distributed training do not count",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
     saves="the time of the ops in the hooks, without the Python code between these ops",
@@ -239,7 +238,8 @@ COMPUTE_ONCE = Remedy(
     "…)",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the backward nodes that run these ops, with the Python code around the ops",
+    saves="the time of the backward nodes that run these ops, including the Python code around the "
+    "ops",
     several_kinds=True,
     decide=from_facts(
         lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"

@@ -70,11 +70,10 @@ UNBIND = Remedy(
     fix="iterate over x.unbind(0) instead of indexing x[t]",
     condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
     "network. If the number of time steps is unknown, a training step must run the op eight or "
-    "more times on tensors of one shape, or 16 or more times if shapes were not recorded",
+    "more times on tensors of one shape (16 or more times, if shapes were not recorded)",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the time of the backward passes of indexing, of the addition of their gradients, and of "
-    "the indexing itself",
+    saves="the time of indexing, of its backward ops, and of adding up their gradients",
     several_kinds=True,
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
@@ -109,12 +108,12 @@ PAD = Remedy(
     name="pad instead of pack",
     cause="a CPU computes packed sequences one time step at a time",
     fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
-    condition="A CPU runs a layer over packed sequences, and no op of a library such as oneDNN "
-    "runs the whole layer",
+    condition="A CPU runs a layer over packed sequences, and no library op (such as oneDNN's) runs "
+    "the whole layer",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
-    saves="the time of the layer, with its backward pass if the profile shows which ops belong to "
-    "that pass",
+    saves="the time of the layer (with its backward pass, if the profile shows which ops belong to "
+    "it)",
     several_kinds=True,
     instead="the padded layer",
     decide=from_facts(
@@ -133,11 +132,11 @@ BATCH_SEQUENCES = Remedy(
     cause="the layer is called for one sequence after another",
     fix=_PAD_ALL,
     condition="A step calls the op of a layer eight or more times with weights of the same shapes. "
-    "Each call has a batch of one sequence and several time steps",
+    "Each call is for a batch of one sequence with several time steps",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of these calls, with their backward passes if the profile shows which ops "
-    "belong to those passes",
+    saves="the time of these calls (with their backward passes, if the profile shows which ops "
+    "belong to them)",
     several_kinds=True,
     instead="the one call for all sequences",
     decide=one_by_one,
@@ -236,8 +235,8 @@ FLOAT32 = Remedy(
     name="float32",
     cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
     fix="compute in float32: model.float() and inputs.float()",
-    condition="A CPU runs an LSTM of PyTorch in float64, and the profile shows no op of a library "
-    "(such as oneDNN) inside the layer",
+    condition="A CPU runs a PyTorch LSTM in float64, and the profile shows no library op (such as "
+    "oneDNN's) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
@@ -255,8 +254,8 @@ FLOAT32_NOT_BFLOAT16 = Remedy(
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
-    condition="A CPU runs an LSTM of PyTorch in bfloat16, and the profile shows no oneDNN op "
-    "inside the layer. The layer has no projection (proj_size), and its sequences are not packed",
+    condition="A CPU runs a PyTorch LSTM in bfloat16, and the profile shows no oneDNN op inside "
+    "the layer. The layer has no projection (proj_size), and its sequences are not packed",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
@@ -275,8 +274,8 @@ PROJECT_AFTERWARDS = Remedy(
     name="project afterwards",
     cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
     fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
-    condition="A CPU runs an LSTM of PyTorch with a projection (proj_size), and the profile shows "
-    "no op of a library (such as oneDNN) inside the layer",
+    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), and the profile shows no "
+    "library op (such as oneDNN's) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",
@@ -294,8 +293,8 @@ LSTM_ON_CPU = Remedy(
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
     fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
-    condition="A CPU runs a GRU or a plain RNN of PyTorch, and the profile shows no op of a "
-    "library inside the layer. Dispatch and Python take half of the step or more",
+    condition="A CPU runs a GRU or a plain RNN of PyTorch, and the profile shows no library op "
+    "inside the layer. Dispatch and Python take half of the step or more",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of the layer (forward and backward pass)",

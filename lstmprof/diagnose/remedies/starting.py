@@ -238,11 +238,11 @@ PROFILE_LATER = Remedy(
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="One of these calls is in a profiled step: a call that loads code (such as "
-    "cuModuleLoad); an unusually long first launch of a kernel; an unusually long call of another "
-    "CUDA or HIP function before the first kernel; or, if the profile has no step markers, an "
-    "unusually long first call of an op. Unusually long means at least 1 ms and ten times the "
-    "median of the later calls of the function (for ops on a CPU, a hundred times)",
+    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or an "
+    "unusually long call: the first launch of a kernel, a call of a CUDA or HIP function before "
+    "the first kernel, or, in a profile without step markers, the first call of an op. Unusually "
+    "long means at least 1 ms, and ten times the median of the later calls of the function (for "
+    "ops on a CPU, a hundred times)",
     kinds=(START,),
     first=True,
     saves="the time of these calls",
@@ -277,8 +277,8 @@ TRACE_ONCE = Remedy(
     cause="functions are traced or compiled inside the profiled steps",
     fix="keep shapes and types constant, and create compiled functions once, before the training "
     "loop",
-    condition="The profiled steps contain events of tracing (turning Python code into a graph) or "
-    "of a compiler",
+    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
+    "code into a graph",
     kinds=(COMPILE,),
     first=True,
     saves="the time of tracing and compiling",
@@ -300,9 +300,9 @@ KEEP_IT_COMPILED = Remedy(
     name="keep it compiled",
     cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
     fix="keep constant what the compiled function depends on",
-    condition="PyTorch reported that torch.compile had reached its limit of versions of a function "
-    "(torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, but run "
-    "none",
+    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
+    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
+    "but run none",
     kinds=(*HOST, causes.MEMORY),
     frameworks=TORCH,
     first=True,
@@ -316,7 +316,7 @@ CAPTURE_ONCE = Remedy(
     name="capture once",
     cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
     fix="capture the graph before the profiled steps, and replay the graph in these steps",
-    condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
+    condition="The profiled steps capture a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),
     first=True,
     saves="the time of the captures",
@@ -501,14 +501,15 @@ JIT_THE_WHOLE = Remedy(
     name="jit the whole",
     cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step makes ten or more calls of small compiled programs: a small program is a "
-    "single JAX operator, or is called ten or more times per step. On a GPU, the GPU must wait for "
-    "launches. On a CPU, the calls of these programs must take at least half of the dispatch time. "
-    "If the kind of time is compile, several steps must compile, and mostly a single JAX operator",
+    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
+    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU must "
+    "wait for launches. On a CPU, the calls of these programs must take at least half of the "
+    "dispatch time. If the time is compilation, it must happen in several steps, and mostly for "
+    "single JAX operators",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median Python "
-    "time between two calls. On both, also the time of tracing and compiling",
+    saves="on a GPU, the usual gaps between kernels. On a CPU, the calls of these programs, and "
+    "the median Python time between two calls. On both, also the time of tracing and compiling",
     several_kinds=True,
     decide=jitted_whole,
     sources=(

@@ -127,7 +127,7 @@ def pageable_copies(f: Finding) -> Match | None:
 
 
 def transfers(f: Finding) -> Match | None:
-    """Match copies between host and GPU, except those of pageable memory (``pageable_copies``)."""
+    """Match copies between host and GPU, except copies of pageable memory (``pageable_copies``)."""
     rows = [r for r in f.slow.rows("copies") if r.get("direction") in ("HtoD", "DtoH")]
     rows = [r for r in rows if r.get("host_memory") != "pageable"]
     spent = sum(c.ns for c in f.contributors if c.part == "transfer")
@@ -330,9 +330,9 @@ RECORD_FRAMES = Remedy(
     name="record frames",
     cause="the GPU waits for Python code that the profile does not show",
     fix="record Python frames to see this code: torch.profiler (with_stack=True) or lstmprof run",
-    condition="The GPU waits for at least a fifth of the step while the host runs Python or "
-    "nothing was recorded on the host. No Python function was recorded. The usual gaps before "
-    "kernels explain less than half of this wait",
+    condition="For at least a fifth of the step, the GPU waits while the host runs Python, or "
+    "while nothing was recorded on the host. The profile has no Python functions. The usual gaps "
+    "before kernels explain less than half of this wait",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     decide=hidden_python,
@@ -348,8 +348,8 @@ ASK_FOR_NO_VALUE = Remedy(
     fix="avoid .item(): keep the value, such as the loss, as a tensor, and read it once in many "
     "steps",
     condition="The host reads values of tensors in the step (aten::item). If the tensors are on a "
-    "GPU, the reads must block the host; kinds of time other than sync then count only if the host "
-    "reads two or more values per step, and the reads take a fifth of the step or more",
+    "GPU, the reads must block the host. For kinds of time other than sync, the host must then "
+    "read two or more values per step, which take a fifth of the step or more",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
     several_kinds=True,
@@ -395,8 +395,7 @@ PIN_MEMORY = Remedy(
     condition="The step copies from or to pageable memory. For each such copy, the driver first "
     "copies the data to a buffer of its own",
     kinds=(SYNC, COPY, INPUT),
-    saves="the time of these copies. If the slow part is synchronisation, only the wait inside the "
-    "copies",
+    saves="the time of these copies; if the kind of time is sync, only the waits inside the copies",
     decide=pageable_copies,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
@@ -411,8 +410,8 @@ KEEP_ON_THE_GPU = Remedy(
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
     fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="Copies between host and GPU take at least half of the copy time, which is the time "
-    "in which a copy but no kernel runs. Copies from or to pageable memory do not count",
+    condition="The copy time is the time in which copies run, but no kernel. Copies between host "
+    "and GPU take at least half of it. Copies from or to pageable memory do not count",
     kinds=(COPY,),
     saves="the time of these copies",
     decide=transfers,
@@ -450,7 +449,7 @@ LAUNCH_AHEAD = Remedy(
     "launched, while the host is in a blocking call (such as cudaStreamSynchronize)",
     kinds=(QUEUE,),
     first=True,
-    saves="the time in which the GPU has work and does not begin it",
+    saves="the time in which the GPU has work but does not begin it",
     decide=run_dry,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
@@ -478,8 +477,8 @@ EVEN_OUT_THE_RANKS = Remedy(
     name="even out the ranks",
     cause="ranks wait in collectives for one late rank",
     fix="make the late rank faster, or give all ranks the same amount of work",
-    condition="In the collectives that all ranks take part in, the same rank arrives last in most "
-    "steps, and the other ranks wait for it",
+    condition="In most steps, the same rank is the last to arrive in the collectives of all ranks, "
+    "and the other ranks wait for it",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -489,10 +488,10 @@ EVEN_OUT_THE_RANKS = Remedy(
 )
 GROUP_BY_LENGTH = Remedy(
     name="group by length",
-    cause="ranks wait in collectives for a late rank, which is another rank from step to step",
+    cause="ranks wait in collectives for a late rank, and not always for the same rank",
     fix="give all ranks the same amount of work in each step: group samples by length",
-    condition="In at least three quarters of the steps, one rank arrives last in the collectives "
-    "that all ranks take part in. It is not the same rank in all of these steps",
+    condition="In at least three quarters of the steps, one rank arrives late in the collectives "
+    "of all ranks, but not always the same rank",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -511,7 +510,7 @@ OVERLAP_COMMUNICATION = Remedy(
     condition="Collectives run while the device computes nothing, although the step also computes "
     "at other times",
     kinds=(COLLECTIVE,),
-    saves="the time of the collectives (without waits for other ranks), or the time of that "
+    saves="the time of the collectives (without waits for other ranks), or the time of the "
     "computation, whichever is shorter",
     decide=collectives,
     sources=(

@@ -214,11 +214,11 @@ SPARSE_GRADIENT = Remedy(
     fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
     condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
     "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
-    "embedding's shape, so no output layer shares the weights",
+    "embedding's shape; an output layer that shares the weights would do so",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the ops over the whole table, times the share of rows that are not looked "
-    "up",
+    saves="the time of the ops over the whole table, multiplied by the share of rows that are not "
+    "looked up",
     several_kinds=True,
     instead="the sparse update",
     decide=dense_table,
@@ -252,7 +252,7 @@ CAST_ONCE = Remedy(
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
     fix="cast weights and inputs once, before the loop over time steps",
-    condition="For a run of `lstmprof capture`: autocast casts at least once per time step. For "
+    condition="In a run of `lstmprof capture`: autocast casts at least once per time step. In "
     "other profiles: layers run cell by cell, and a step has eight or more casts to half precision",
     kinds=(CAST,),
     frameworks=TORCH,
@@ -267,9 +267,10 @@ KEEP_ONE_TYPE = Remedy(
     name="keep one type",
     cause="an op casts tensors from one element type to another",
     fix="avoid casts: create each tensor in the dtype that the next op uses",
-    condition="The names of ops or kernels show casts, and the profile shows which op casts",
+    condition="The names of ops or kernels show casts, and the profile shows which op makes most "
+    "of them",
     kinds=(CAST,),
-    saves="the time of the casts by the op that spends most time on casts",
+    saves="the time of the casts that this op makes",
     decide=casts,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -296,7 +297,7 @@ KEEP_THE_LAYOUT = Remedy(
     name="keep the layout",
     cause="tensors are copied into another memory layout",
     fix="create the tensor in the layout that the next op reads, or convert the tensor only once",
-    condition="The ops contiguous, reshape, clone or flatten copy tensors; at least half of the "
+    condition="The ops contiguous, reshape, clone or flatten copy tensors. At least half of the "
     "time of these copies is outside recurrent layers",
     kinds=(COPY,),
     frameworks=TORCH,
@@ -356,7 +357,7 @@ MULTIPLES_OF_8 = Remedy(
     cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
     fix="pad the sizes of these matmuls to multiples of 8",
     condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of this "
-    "matmul uses no tensor cores, or is made for unaligned rows",
+    "matmul uses no tensor cores, or it is a kernel for unaligned rows",
     kinds=(GEMM,),
     saves="the time of these matmuls",
     decide=odd_sizes,

@@ -106,8 +106,8 @@ class Reach:
 class Roofline:
     """The least time of a step on its device, compared with the clean step (``clean_ns``).
 
-    ``bounds`` are the least times of all parts of the work, ``reaches`` those of its categories,
-    compared with the busy time.
+    ``bounds`` are the least times of all parts of the work. ``reaches`` are the least times of its
+    categories, compared with their busy times.
     """
 
     clean_ns: float

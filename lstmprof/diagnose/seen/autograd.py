@@ -23,8 +23,8 @@ _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
 #: The node around a module with a registered backward hook; the hook runs after it.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
-#: Ops that the node which sums a parameter's gradient calls (torch/csrc/autograd/functions/
-#: accumulate_grad.h). Hooks run after them.
+#: The node that sums a parameter's gradient (torch/csrc/autograd/functions/accumulate_grad.h).
+#: Hooks run after the ops that it calls.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
 #: Ops that no gradient calls; users write them in a forward pass.
@@ -66,8 +66,8 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
     """Return forward ops that the backward pass computes again, one fact per op name.
 
-    Their time is that of the backward nodes in which they run, shared among the names by count: it
-    includes the Python code of checkpointing, and nodes inside these nodes do not count.
+    Their time is the time of the backward nodes in which they run, shared among the names by count.
+    It includes the Python code of checkpointing, but not nodes inside these nodes.
     """
     node = lane.inside(lane.events_named(_NODE.match))
     forward = lane.events_named(_FORWARD.match) & (node != NONE)

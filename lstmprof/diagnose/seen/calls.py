@@ -130,7 +130,8 @@ def _nothing(rows: Ints) -> Ints:
     return np.full(len(rows), NONE, dtype=np.int64)
 
 
-#: Runtime of a GPU -> how the names of its functions begin (for CUDA also those of the driver).
+#: Runtime of a GPU -> how the names of its functions begin (for CUDA also the names of driver
+#: functions).
 RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
 #: Calls that load code whenever they are made; the last two are names of Nsight Systems.
 _LOADS = re.compile(
@@ -277,7 +278,7 @@ def _kernel_of(lane: Lane) -> Ints:
 
 
 def _first_of_kernels(lane: Lane, rows: Ints, kernel: Ints) -> Ints:
-    """Return those of ``rows`` (ordered by start) that are the first launch of their kernel."""
+    """Return the ``rows`` (ordered by start) that are the first launch of their kernel."""
     linked: Ints = rows[kernel[rows] != NONE]
     if len(linked):
         linked = linked[Groups(lane.turn[linked], kernel[linked]).first]
@@ -328,7 +329,7 @@ _KERNELS = {
 
 
 def framework(events: EventTable) -> str | None:
-    """Return the framework from the names of ops, ranges and frames, else from those of kernels."""
+    """Return the framework by the names of ops, ranges and frames, else of kernels."""
     for patterns, kinds in ((_OPS, ("op", "step", "range", "python")), (_KERNELS, ("kernel",))):
         codes, texts = events.texts("name")
         counts = np.bincount(codes[events.is_kind(*kinds)], minlength=len(texts) + 1)

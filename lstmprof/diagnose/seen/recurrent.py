@@ -62,7 +62,11 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells of the compiled call with most matmuls of the state, if 8 or more."""
+    """Return the cells of the compiled call with most matmuls of the state, if 8 or more.
+
+    The MLP of a transformer has matmuls of the same shape (four times as wide as its data), but
+    narrower ones follow them. Between time steps of a cell, every matmul gives gates.
+    """
     events = lane.events
     products = lane.events_named(_MATMUL.match)
     region = compiled_regions(events)
@@ -71,13 +75,20 @@ def unrolled(lane: Lane) -> Unrolled | None:
     rows = np.flatnonzero(products & (region != NONE) & (shapes != NONE) & (dtypes != NONE))
     if not len(rows):
         return None
+    widths = {code: _widths(texts[code]) for code in np.unique(shapes[rows]).tolist()}
+    known = {code: pair for code, pair in widths.items() if pair is not None}
+    rows = rows[np.isin(shapes[rows], list(known))]
+    rows = rows[np.lexsort((events.start_ns[rows], region[rows]))]
     groups = Groups(region[rows], shapes[rows], dtypes[rows])
+    output = np.array([known[code][1] for code in shapes[rows].tolist()], dtype=np.int64)
     calls = []
-    for first, size in zip(rows[groups.first].tolist(), groups.sizes().tolist(), strict=True):
-        cell = _cell_of(texts[shapes[first]]) if size >= _LOOPED else None
-        if cell is not None:
+    for members in groups.members():
+        first = rows[members[0]]
+        cell = _cell_of(*known[shapes[first]]) if len(members) >= _LOOPED else None
+        between = output[members[0] : members[-1] + 1]
+        if cell is not None and (between == between[0]).all():
             named = (str(one) for one in recorded_inputs(types[dtypes[first]]) if one)
-            calls.append(Unrolled(cell, size, next(named, "")))
+            calls.append(Unrolled(cell, len(members), next(named, "")))
     return max(calls, key=lambda one: one.cells, default=None)
 
 
@@ -89,16 +100,17 @@ def read_in_compiled(lane: Lane) -> int:
     return int(np.unique(region, return_counts=True)[1].max(initial=0))
 
 
-def _cell_of(shapes: str) -> str | None:
-    """Return the cell (``lstm``, ``gru``) whose matmul has these input shapes, or None."""
+def _widths(shapes: str) -> tuple[int, int] | None:
+    """Return the widths of a matmul's data and of its output, or None without two matrices."""
     matrices = [s for s in recorded_inputs(shapes) if isinstance(s, list) and len(s) == 2]
-    cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
-    fits = (
-        cells.get(outer // hidden)
-        for (_, hidden), (inner, outer) in pairwise(matrices)
-        if inner == hidden and hidden and outer % hidden == 0
-    )
+    fits = ((width, outer) for (_, width), (inner, outer) in pairwise(matrices) if inner == width)
     return next(fits, None)
+
+
+def _cell_of(hidden: int, output: int) -> str | None:
+    """Return the cell (``lstm``, ``gru``) whose gates have this width, or None."""
+    cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
+    return cells.get(output // hidden) if hidden and output % hidden == 0 else None
 
 
 def packed(lane: Lane) -> tuple[Fact, ...]:

@@ -281,7 +281,7 @@ _RUNS = 10
 #: Least number of matmuls per group, so that one disturbed matmul does not change its median.
 _EACH = 5
 #: Matmuls count as slowed by denormals if the median of the slowest group is at least this many
-#: times that of the fastest; up to 100 was measured.
+#: times the median of the fastest; up to 100 was measured.
 SLOWER = 8
 #: A layer's backward pass counts as slowed by denormals if it takes at least this many times as
 #: long as the forward pass (its work is twice as much; with denormals, 15 to 27 were measured). The

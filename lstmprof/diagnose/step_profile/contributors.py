@@ -33,9 +33,9 @@ from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import ops_called, thread_ids
 
-#: An op that takes at most this long (ns) computes next to nothing; its time is that of the call.
-#: Measured by profiling torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of
-#: the ops on its tensors of 8 and 32 elements take under 2.9 µs.
+#: An op that takes at most this long (ns) computes next to nothing; its time is the time of the
+#: call. Measured by profiling torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95
+#: % of the ops on its tensors of 8 and 32 elements take under 2.9 µs.
 TINY_OP_NS = 3_000
 #: A kernel that takes at most this long (ns) ends before the host can launch the next one: a launch
 #: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
@@ -80,8 +80,8 @@ def contributors(
 ) -> pa.Table:
     """Return a table (``SCHEMA``) of the contributors of one device or host; they sum to its steps.
 
-    ``windows`` are the steps. ``device`` is None for the host of ``rank``. ``intervals`` are those
-    of the device or host; None computes them.
+    ``windows`` are the steps. ``device`` is None for the host of ``rank``. ``intervals`` are the
+    attributed intervals of the device or host; None computes them.
     """
     intervals = intervals or attributed(events, windows, rank)[device]
     pieces = _cut_by_purpose(events, windows, rank, device, intervals)

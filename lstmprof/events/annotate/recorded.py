@@ -26,7 +26,7 @@ from lstmprof.events.threads import thread_ids
 #: Overlaps of activities up to this many ns do not count: profilers round times to up to 1 µs, so
 #: the activities may only touch.
 ROUNDED_NS = 1000
-#: Names of runtime calls that give work to a device: CUDA's, HIP's, and those of other accelerators
+#: Names of runtime calls that give work to a device: CUDA's, HIP's, and calls of other accelerators
 #: (MTIA: ``enqueueCommand memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
 #: Names of ops and ranges of libraries that run only on GPUs. Ops that also run on a CPU

@@ -75,7 +75,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the position with the latest ``end_ns``; the first one of equal ends."""
+    """Return for each key the first position with the latest ``end_ns``."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -152,7 +152,8 @@ class _Joined:
     """The events whose ids refer to another batch; each attribute has one file per batch.
 
     ``guests`` are activities of other batches whose launch or op is in this batch; ``leavers`` are
-    those of this batch that are guests elsewhere. ``forward`` has pairs of backward and forward op.
+    events of this batch that are guests elsewhere. ``forward`` has pairs of backward and forward
+    op.
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -309,7 +310,7 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """Store the derived columns of each batch in a file, and those of guests apart."""
+    """Store the derived columns of each batch in a file, and of its guests in another file."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -318,7 +319,7 @@ class _Derived:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, piece: _Piece, derived: EventTable) -> None:
-        """Store the derived columns of the batch in ``piece``, and those of its guests."""
+        """Store the derived columns of the batch in ``piece`` and of its guests."""
         batch = self._events.batches[piece.number]
         values = [self._values(derived, name, piece.rows) for name in _DERIVED]
         is_own = (piece.rows >= batch.first) & (piece.rows < batch.first + batch.rows)
@@ -343,7 +344,7 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield one file per batch with all derived columns; ``forward`` is that of ``_Joined``."""
+        """Yield one file per batch with all derived columns; ``forward`` is from ``_Joined``."""
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}

@@ -208,7 +208,7 @@ _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 #: Process and thread ids from here on are replaced by numbers from here on; names show the real id.
 _FIRST_FREE_ID = 2**30
-#: Order of the tracks of a process; that of device n is ``_DEVICES * (n + 1)``.
+#: Order of the tracks of a process; device n has ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
 #: Largest device number by which the tracks of devices are sorted.
 _MOST_DEVICES = 10_000

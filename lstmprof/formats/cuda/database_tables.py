@@ -31,7 +31,8 @@ UNKNOWN = int(np.iinfo(np.int64).min)
 
 
 MAGIC = b"SQLite format 3\x00"
-#: The longest value that is read. Names are shorter: that of a C++ template may have 100,000 bytes.
+#: The longest value that is read. Names are shorter: the name of a C++ template may have 100,000
+#: bytes.
 MAX_VALUE_BYTES = 2**24
 #: A row takes at least this many bytes of the file: for its position, length, row number and
 #: header.
@@ -177,7 +178,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the names of a database's tables; if damaged, those of ``wanted`` in its bytes."""
+    """Return the table names of a database; if damaged, the ``wanted`` names in its bytes."""
     if not is_sqlite(raw):
         return set()
     try:

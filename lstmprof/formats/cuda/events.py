@@ -108,7 +108,7 @@ def natural(values: Ints) -> Ints:
 
 
 def positive(values: Ints) -> Ints:
-    """Return ``values`` (ids) with ``UNKNOWN`` for those of 0 and less."""
+    """Return ``values`` (ids) with ``UNKNOWN`` in place of values of 0 or less."""
     return np.where(values > 0, values, UNKNOWN)
 
 

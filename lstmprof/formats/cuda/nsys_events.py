@@ -61,7 +61,7 @@ class Devices:
     of_gpus: Mapping[int, int]
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Return ``batch`` with its device numbers replaced by those of ``gpus``."""
+        """Return ``batch`` with its device numbers replaced by the numbers in ``gpus``."""
         if not self.gpus:
             return batch
         pid, device = batch.ints["pid"], batch.ints["device"]

@@ -139,7 +139,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Read pieces; those of a big file in workers, with their columns on disk.
+    """Read pieces; pieces of a big file are read in workers, with their columns on disk.
 
     Closing ``stack`` ends the workers; after an error it removes the columns.
     """
@@ -299,7 +299,7 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """Texts of pieces as parts of a plain file, from byte ``start`` (that of ``rest``) on.
+    """Texts of pieces as parts of a plain file, from byte ``start`` (where ``rest`` begins).
 
     Only the end of each text is read here, to find the border.
     """

@@ -63,7 +63,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def existing(self, number: int) -> int:
-        """Return ``number``, or that of the nearest ancestor if the track has only a parent."""
+        """Return ``number``, or the nearest ancestor's number if the track has only a parent."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:

@@ -274,7 +274,7 @@ def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, A
     """Convert a slice, perhaps of Kineto's own ``builder``, to an event of Kineto's JSON."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
-    # an op's correlation id is its own id, not that of a launch
+    # an op's correlation id is its own id, not the id of a launch
     if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
     event = {"cat": category, "name": slice_.name, "pid": owner.pid, "tid": owner.tid}

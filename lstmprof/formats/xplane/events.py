@@ -46,7 +46,7 @@ _MESSAGES: Messages = {
 }
 #: Values of ``PrimitiveType`` (xla_data.proto) that occur in matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
-#: Custom calls that multiply matrices: those of libraries, and cuDNN's recurrent layers
+#: Custom calls that multiply matrices: calls of libraries, and cuDNN's recurrent layers
 #: (``jax.experimental.rnn``).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
 #: Depth of nested computations up to which an instruction is searched for a matmul or tanh.
@@ -391,7 +391,7 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return the event's name and its ``wanted`` stats: its own and those of its name."""
+        """Return the event's name and its ``wanted`` stats: its own and its name's."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 

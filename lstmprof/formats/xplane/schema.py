@@ -131,7 +131,7 @@ def message(name: str) -> Any:
 
 
 def message_class(name: str, messages: Messages, root: str) -> Any:
-    """Build protobuf classes of ``messages`` in a package ``name``; return that of ``root``."""
+    """Build protobuf classes of ``messages`` in a package ``name``; return class ``root``."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(

@@ -1,10 +1,10 @@
 """Cells that JAX runs op by op, outside of ``jax.jit``: each op is a compiled program of its own.
 
-The path of an op is that of its program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs
-that do not depend on each other overtake each other on several threads, so their order shows no
-time step. Their numbers do: an LSTM cell has two tanhs as wide as its state, a GRU cell has one,
-and the outputs of a cell's matmuls are the gates of x and of h. The forward pass ends with the last
-tanh.
+The path of an op names its program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs that do
+not depend on each other overtake each other on several threads, so their order shows no time step.
+The number of programs shows the cells: an LSTM cell has two tanhs as wide as its state, a GRU cell
+has one, and the outputs of a cell's matmuls are the gates of x and of h. The forward pass ends with
+the last tanh.
 
 If inputs are as wide as the state, several equal layers look like one layer with more time steps,
 and so do two directions. Then only the number of cells is known, not the number of time steps. A
@@ -45,7 +45,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 class _Program:
     """A matmul, σ or tanh.
 
-    ``data`` is the shape of its input, ``weight`` that of a matmul's second operand.
+    ``data`` is the shape of its input, ``weight`` the shape of a matmul's second operand.
     """
 
     row: int

@@ -2,7 +2,7 @@
 
 The name of a range has the class and the name of the layer (``keras.layers.LSTM lstm_1``). The
 range has the shapes of the input, of the kernel and of the recurrent kernel: an input (batch, time,
-features) is that of a layer, an input (batch, features) that of a cell in a loop in Python.
+features) belongs to a layer, an input (batch, features) to a cell in a loop in Python.
 ``Bidirectional`` names its layers ``forward_lstm`` and ``backward_lstm``.
 """
 

@@ -72,7 +72,7 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """Return ``width``; if None (nodes under 1 µs have no event), that of other steps."""
+    """Return ``width``, or the width in other steps if None (nodes under 1 µs have no event)."""
     others = set(of_steps) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 

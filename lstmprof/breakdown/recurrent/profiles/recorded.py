@@ -78,7 +78,7 @@ def shapes_at(shapes: list[Any], number: int) -> list[Shape]:
 
 
 #: Longest pattern (number of entries) that is searched. The pattern of a cell has fewer than ten
-#: entries (matmuls and activations of a time step), that of several layers some dozens.
+#: entries (matmuls and activations of a time step), the pattern of several layers some dozens.
 LONGEST = 96
 
 

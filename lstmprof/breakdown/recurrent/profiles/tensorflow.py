@@ -330,7 +330,7 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop with cells; ``rows`` and ``backward`` are those of all runs."""
+    """Yield each run of one loop with cells; ``rows`` and ``backward`` are from all runs."""
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:

@@ -108,7 +108,7 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return those of ``rows`` that are not the parent of another one."""
+    """Return the ``rows`` that are not the parent of another row."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 

@@ -175,7 +175,7 @@ class _Reader:
         return tuple(int(column[row]) for column in self._rank_and_step)
 
     def dtype(self, row: int) -> str | None:
-        """Return the op's first known element type; under autocast, that of the op inside it."""
+        """Return the op's first known element type; under autocast, the inner op's type."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         of_row = next((dtype for dtype in named if dtype), None)

@@ -64,7 +64,7 @@ class _LoopRun:
 
     @property
     def forward_path(self) -> str:
-        """Return the loop's path in the program; for a backward loop, that of its forward loop."""
+        """Return the loop's path in the program, or its forward loop's path for a backward loop."""
         return _TRANSPOSED.sub(r"\1", self.path)
 
 

@@ -25,8 +25,8 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 
-#: The value of ``framework`` in run.json; not that of TensorFlow 2, for which lstmprof recommends
-#: other functions.
+#: The value of ``framework`` in run.json; different from TensorFlow 2, for which lstmprof
+#: recommends other functions.
 FRAMEWORK = "tensorflow1"
 #: Category and process name of the ranges, beside the events that TensorFlow writes.
 RANGE, PROCESS = "lstmprof", "lstmprof"
@@ -167,7 +167,7 @@ def _gpu_name() -> Optional[str]:
 
 
 def config(device: str) -> Any:
-    """Return the configuration of a session: the worker's threads, and the ``device`` or none."""
+    """Return a session's configuration: the worker's number of threads, and the ``device``."""
     threads = host.thread_count()
     made = tf.ConfigProto(intra_op_parallelism_threads=threads)
     made.inter_op_parallelism_threads = threads

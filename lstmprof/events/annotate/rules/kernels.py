@@ -166,8 +166,8 @@ def is_product(kernel: str) -> bool:
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
-#: XLA's autotuner runs these kernels next to each candidate kernel that it times; their ``op_name``
-#: is that of the candidate.
+#: XLA's autotuner runs these kernels next to each candidate kernel that it times; they have the
+#: candidate's ``op_name``.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
