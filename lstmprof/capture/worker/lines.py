@@ -44,8 +44,9 @@ MOST_STEPS, MOST_NS = 50, 500_000_000
 _LEAST_LOOKS = 20
 #: A line with a smaller share of the steps' time than this is not reported.
 _LEAST_SHARE = 0.05
-#: The end of a step, after its last sample, counts at the first sample of the next step, if it is
-#: not longer than this: twice the pause in nanoseconds. A longer end was a call that kept the GIL.
+#: The end of a step, after its last sample, counts at the first sample of the next step, if the
+#: thread was active in it for no longer than this: twice the pause in nanoseconds. A longer end was
+#: a call that kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
 #: A line without a call waits if the thread was blocked for at least this share of its time. On a
 #: busy machine the thread waits for a CPU in much of the rest. Chosen by hand.
@@ -154,8 +155,8 @@ class LineSampler:
             self._ns += ended_ns - began_ns
             self.steps += 1
             end_ns = ended_ns - since_ns
-            is_short = end_ns <= _LONGEST_END_NS
             end_active_ns = self._active_ns() - self._active_since_ns
+            is_short = (end_active_ns if self._shows_waits else end_ns) <= _LONGEST_END_NS
             self._end_ns = (end_ns, end_active_ns) if is_short else (0, 0)
 
     def _active_ns(self) -> int:
