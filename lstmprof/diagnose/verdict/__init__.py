@@ -13,7 +13,6 @@ from typing import Any
 
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.slot_times import Span
-from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.certainty import Level, Outcome, State, certainty_of
 from lstmprof.diagnose.certainty.pair import (
     Ratio,
@@ -30,7 +29,8 @@ from lstmprof.diagnose.findings import (
     NAMED_SHARE,
     Difference,
     Finding,
-    lengths,
+    causes,
+    settings,
     wait_of,
 )
 from lstmprof.diagnose.findings.because import because, pace
@@ -303,7 +303,9 @@ def verdict_of(
     whole_ns = sum(f.delta_ns for f in findings)
     named = outcome.cause
     waits = [f for f in findings if named and wait_of(f.kind) == wait_of(named.kind)]
-    evidence = "" if named is None else _evidence(named, slow)
+    evidence = "" if named is None else because(named)
+    if not evidence and named is not None and fast is None and named.kind in causes.WAITS:
+        evidence = pace(slow)
     mends_cause = leading_advice(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
     has_line = named is not None and (fast is None or named.kind == causes.WAITING)
@@ -340,7 +342,7 @@ def verdict_of(
         baseline=baseline,
         state=outcome.state,
         step=span_of(slow),
-        baseline_ns=None if fast is None else lengths(fast, slow)[0],
+        baseline_ns=None if fast is None else fast.length_ns,
         per=_per(slow),
         baseline_per="" if fast is None else _per(fast),
         ratio=outcome.ratio,
@@ -394,11 +396,6 @@ def _then(
         if whole_ns and ns >= _THEN_SHARE * whole_ns
     ]
     return listed(texts)
-
-
-def _evidence(named: Finding, slow: StepProfile) -> str:
-    rate = pace(slow) if named.fast is None and named.kind in causes.WAITS else ""
-    return because(named) or rate
 
 
 def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, evidence: str) -> str:
