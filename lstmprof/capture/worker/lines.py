@@ -219,8 +219,10 @@ class LineSampler:
     def _lines_of(
         self, stacks: Counter[_Stack], waited: Optional[Counter[_Line]]
     ) -> Counter[_Line]:
-        """Return the time of each line and function of the script in ``stacks``, and add to
-        ``waited`` how much of it the thread was blocked; None: the stacks are of other threads.
+        """Return the time of each line and function of the script in ``stacks``.
+
+        Add to ``waited`` for how much of it the thread was blocked. ``waited`` is None for stacks
+        of other threads.
         """
         spent: Counter[_Line] = collections.Counter()
         impure: Set[CodeType] = set()  # functions of the script that call a framework

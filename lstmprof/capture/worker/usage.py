@@ -129,8 +129,9 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
 
 
 def active_ns(thread: Optional[int]) -> Optional[int]:
-    """Return for how long a thread of this process has run, or waited for a CPU, so far; None if
-    the kernel does not count it.
+    """Return for how long a thread of this process has run or waited for a CPU so far.
+
+    Return None if the kernel does not count it.
     """
     waited_ns = _waited_of(os.path.join(_TASKS, str(thread), "schedstat"))
     if thread is None or waited_ns is None:
