@@ -54,7 +54,7 @@ takes when nothing disturbs it. The range in brackets after our ratio is its 95 
 op launches at least one kernel. The host needs {launch} µs for a launch (median on an NVIDIA
 H200), so the loop takes at least n·T·{launch} µs, however little it computes. A layer that is one
 call of cuDNN has no such limit. On this GPU, a training step of 50 time steps took 26.1 ms with a
-loop over LSTMCell, and 2.8 ms with `nn.LSTM`. Kernels ran for only 1.5 and 0.2 ms of these times
+loop over LSTMCell, and 2.8 ms with `nn.LSTM`; kernels ran for 1.5 and 0.2 ms of these times
 ([docs/gpu.md](../docs/gpu.md)). On a CPU there are no launches, and matmuls take most of the step.
 """
 

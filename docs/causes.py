@@ -1,20 +1,24 @@
 """docs/causes.md, the catalogue of causes: what to change, how each shows, where to read about it.
 
-Generated from ``lstmprof.diagnose.remedies.TABLE`` by ``make docs``; a test compares the committed
-page with it.
+Generated from ``lstmprof.diagnose.remedies.TABLE`` and docs/causes.toml by ``make docs``; a test
+compares the committed page with it.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from lstmprof.diagnose.causes import KINDS, shown
+from lstmprof.diagnose.findings.causes import KINDS, shown
 from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.remedies.rows import Remedy
 
 PAGE = Path(__file__).with_name("causes.md")
+#: Name of a cause → the time that its fix saves, and an example; see the head of the file.
+NOTES: dict[str, dict[str, Any]] = tomllib.loads(PAGE.with_suffix(".toml").read_text("utf-8"))
 #: GitHub threads are shown as people write them: pytorch#149194.
 _THREAD = re.compile(r"https://github\.com/[^/]+/([^/]+)/(?:issues|pull)/(\d+)$")
 #: End of a gain that was measured with other sizes than those of the example's profile.
@@ -60,7 +64,7 @@ These terms recur:
   slower run.
 - **Half precision** is float16 or bfloat16.
 
-`make docs` generates this page from `lstmprof/diagnose/remedies/`.
+`make docs` generates this page from `lstmprof/diagnose/remedies/` and `docs/causes.toml`.
 """
 
 
@@ -78,6 +82,7 @@ def _overview() -> Iterator[str]:
 
 
 def _entry(row: Remedy) -> Iterator[str]:
+    notes = NOTES.get(row.name, {})
     yield f"## {row.name}"
     yield ""
     yield f"{_capitalised(row.cause)}."
@@ -89,10 +94,10 @@ def _entry(row: Remedy) -> Iterator[str]:
     kinds = "any kind" if set(row.kinds) == set(KINDS) else ", ".join(map(shown, row.kinds))
     yield f"- **Where the time shows:** {kinds}."
     minus = f", minus the time of {row.instead}" if row.instead else ""
-    yield f"- **Saves:** {row.saves or 'unknown'}{minus}."
+    yield f"- **Saves:** {notes.get('saves', 'unknown')}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
-    if row.example is not None:
-        yield f"- **Example:** {row.example.of}: “{row.example.seen}”{_gain(row.example.gain)}"
+    if example := notes.get("example"):
+        yield f"- **Example:** {example['of']}: “{example['seen']}”{_gain(example.get('gain', ''))}"
     yield ""
 
 

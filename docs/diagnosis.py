@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lstmprof.diagnose.causes import KINDS, RULES, shown
+from lstmprof.diagnose.findings.causes import KINDS, RULES, shown
 
 PAGE = Path(__file__).with_name("diagnosis.md")
 

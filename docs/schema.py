@@ -10,13 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import compare_document
+import diagnose_document
+
 from lstmprof.breakdown.check import document as check_document
-from lstmprof.diagnose import document
-from lstmprof.diagnose.gate import document as gate_document
 
 SCHEMAS = {
-    "diagnose.schema.json": document.json_schema,
-    "compare.schema.json": gate_document.json_schema,
+    "diagnose.schema.json": diagnose_document.json_schema,
+    "compare.schema.json": compare_document.json_schema,
     "check.schema.json": check_document.json_schema,
 }
 

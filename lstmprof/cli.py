@@ -38,13 +38,14 @@ class Verbs(click.Group):
         """
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)
-        command: click.Command = importlib.import_module(f"lstmprof.commands.{name}").command
+        module = importlib.import_module(f"lstmprof.commands.{VERBS[name][0]}.{name}")
+        command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command with its one-sentence help, without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in VERBS.items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -228,7 +228,7 @@ def test_a_chart_to_restyle_and_a_page(run: lp.Run, tmp_path: Path) -> None:
     assert "ledger" in dir(lp.charts)
     with pytest.raises(AttributeError, match="no chart is called pie"):
         _ = lp.charts.pie
-    with pytest.raises(RunError, match="nothing for the chart arrivals"):
+    with pytest.raises(RunError, match="no data for the chart arrivals"):
         lp.charts.arrivals(run)
     page = lp.report(run, tmp_path / "page.html")
     assert page.read_text("utf-8").startswith("<!doctype html>")
@@ -330,7 +330,7 @@ def test_errors_name_arguments(run: lp.Run, tmp_path: Path) -> None:
 def test_wrong_arguments_get_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(LstmprofError, match=r"demo: no such file"):
         lp.read_all("demo")
-    with pytest.raises(UsageError, match=r"3 is no path and no URL; give text"):
+    with pytest.raises(UsageError, match=r"3 is neither a path nor a URL; give text"):
         lp.read_all(3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no run is named"):
         lp.read_all()

@@ -18,7 +18,8 @@ import pytest
 from in_process import lstmprof
 
 from lstmprof import cli, implementations
-from lstmprof.commands import VERBS, list as list_
+from lstmprof.commands import VERBS
+from lstmprof.commands.recording import list as list_
 from lstmprof.workloads.studies import NAMED
 
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
@@ -187,7 +188,7 @@ def test_recommend_says_which_network_it_takes_the_rest_from(
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_help_of_all_verbs_tells_of_each_as_its_own_does(verb: str) -> None:
     command = importlib.import_module(f"lstmprof.commands.{verb}").command
-    assert VERBS[verb] == command.get_short_help_str(limit=1000)
+    assert VERBS[verb][1] == command.get_short_help_str(limit=1000)
 
 
 def test_the_help_of_all_verbs_imports_none() -> None:
@@ -451,7 +452,7 @@ def test_what_was_under_way_notes_what_it_kept_when_it_is_told_to_end(
         stop.add_note("2 rounds are kept")
         raise stop
 
-    verb = importlib.import_module("lstmprof.commands.list")
+    verb = importlib.import_module("lstmprof.commands.recording.list")
     monkeypatch.setattr(verb.command, "callback", interrupted)
     assert cli.run(["list"]) == code
     (line,) = capsys.readouterr().err.strip().splitlines()
@@ -461,5 +462,5 @@ def test_what_was_under_way_notes_what_it_kept_when_it_is_told_to_end(
 def test_a_row_whose_library_is_absent_says_so() -> None:
     pytest.importorskip("jax")
     row = dataclasses.replace(implementations.find("flax-lstm"), library="no_such_library")
-    here = importlib.import_module("lstmprof.commands.list").here
+    here = importlib.import_module("lstmprof.commands.recording.list").here
     assert here(row) == "no_such_library is not installed"

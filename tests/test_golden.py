@@ -48,8 +48,8 @@ def printed(case: str) -> str:
     """Return what the command of ``case`` prints, with its exit status."""
     # what is installed, and which GPU there is, is no part of what a list looks like
     with (
-        mock.patch("lstmprof.commands.list.here", return_value="yes"),
-        mock.patch("lstmprof.commands.list.in_era", return_value="yes"),
+        mock.patch("lstmprof.commands.recording.list.here", return_value="yes"),
+        mock.patch("lstmprof.commands.recording.list.in_era", return_value="yes"),
     ):
         done = lstmprof(*CASES[case].split(), cwd=ROOT)
     lines = [f"$ lstmprof {CASES[case]}", *done.stdout.splitlines()]

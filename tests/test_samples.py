@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.samples import GROUPS, MOST_BYTES, TRACES, readme, sample_name, samples, size
 from lstmprof import implementations
-from lstmprof.commands.capture import command
+from lstmprof.commands.recording.capture import command
 from lstmprof.runs.run import Run, open_run
 
 

@@ -60,8 +60,12 @@ def test_no_two_rooms_of_a_stage_import_each_other(stage: str) -> None:
 
 
 def test_every_command_file_is_a_verb_or_serves_one() -> None:
-    files = {p.stem for p in (PACKAGE / "commands").glob("*.py")} - {"__init__"}
-    assert files == {*VERBS, "completion", "options"}
+    commands = PACKAGE / "commands"
+    rooms = {room for room, _ in VERBS.values()}
+    files = {(p.parent.name, p.stem) for room in rooms for p in (commands / room).glob("*.py")}
+    files = {(room, name) for room, name in files if name != "__init__"}
+    assert files == {(room, verb) for verb, (room, _) in VERBS.items()}
+    assert {p.stem for p in commands.glob("*.py")} == {"__init__", "completion", "options"}
 
 
 def test_every_chart_is_in_the_table_and_in_a_file() -> None:

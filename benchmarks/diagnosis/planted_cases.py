@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import causes
 from lstmprof.workloads import Workload
 
 WORKLOAD = Workload("planted", 1, 64, False, 32, 20, 64, 10, "ce")

@@ -16,8 +16,8 @@ from lstmprof.capture.plan import chosen, make_ready, plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.recommend import Recommendation
+from lstmprof.diagnose.recommend.shapes import request_of, shape_of
 from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-from lstmprof.diagnose.shapes import request_of, shape_of
 from lstmprof.errors import unknown_name
 from lstmprof.runs.directory import cache_folder, written_to
 from lstmprof.workloads import Workload
@@ -27,10 +27,6 @@ Progress = Callable[[str], None]
 
 #: Fields of ``CaptureRequest`` that are arguments of their own, or not the user's to set.
 _OWN_ARGUMENTS = {"implementation", "workload", "file", "turn_with", "cpus"}
-
-
-def _quiet(line: str) -> None:
-    """Ignore a line of progress."""
 
 
 @in_python
@@ -44,7 +40,7 @@ def capture(
     force: bool = False,
     packages: Collection[str] = (),
     era: str | None = None,
-    progress: Progress = _quiet,
+    progress: Progress = lambda line: None,
     **options: Any,
 ) -> Run:
     """Time and profile one implementation in separate processes, and return the run.
@@ -112,7 +108,7 @@ def recommend(
     minutes: float | None = None,
     out: Target | None = None,
     force: bool = False,
-    progress: Progress = _quiet,
+    progress: Progress = lambda line: None,
     **sizes: Any,
 ) -> Recommendation:
     """Measure implementations of a network on this machine, and rank them by speed.

@@ -179,7 +179,7 @@ def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.Top
 
     names = (across,) if isinstance(across, str) else across
     drawn = report_of([run.breakdown for run in runs_of(runs)], None, names)
-    figures = importlib.import_module(f"lstmprof.report.charts.{name}").figures(drawn)
+    figures = list(importlib.import_module(f"lstmprof.report.charts.{name}").figures(drawn))
     if not figures:
         raise RunError(f"the runs have no data for the chart {name}", "see docs/tables.md")
     if len(figures) == 1:

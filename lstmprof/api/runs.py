@@ -20,7 +20,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import (
     ForeignFileError,
     LeftOutWarning,
@@ -144,7 +144,8 @@ class Run:
             RunError: a file of the run is missing or damaged.
         """
         if name == TIMINGS:
-            rows = [{k: v for k, v in row.items() if k != "run"} for row in self._timing_rows()]
+            timings = rows_of([self.breakdown], TIMINGS)
+            rows = [{k: v for k, v in row.items() if k != "run"} for row in timings]
             columns = timing_columns()
             return Table(name, pa.Table.from_pylist(rows, schema(columns)), columns)
         if name in FILES:
@@ -152,9 +153,6 @@ class Run:
         if name not in TABLES:
             raise unknown_name("table", name, (TIMINGS, *TABLES, *FILES))
         return Table(name, self.breakdown.table(name), TABLES[name].columns)
-
-    def _timing_rows(self) -> list[dict[str, Any]]:
-        return rows_of([self.breakdown], TIMINGS)
 
     def _file(self, name: str) -> pa.Table:
         """Return the rows of a file of the run, or an empty table if the run lacks the file."""

@@ -17,8 +17,8 @@ from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.gate.limits import limits
 from lstmprof.diagnose.gate.verdict import Gate, gate as gate_of
 from lstmprof.diagnose.history import history as series_of, table as history_table
-from lstmprof.diagnose.verdict_text import badness, in_short
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.verdict.verdict_text import in_short, worst_first
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import UsageError, one_line
 from lstmprof.events.schema import Column, schema
 from lstmprof.names import FAIL_IF
@@ -194,7 +194,7 @@ def diagnose(
     named = len(runs) > 1 or isinstance(runs[0], (Run, str, Path))
     if named and len(diagnoses) == 1:
         return diagnoses[0]
-    return Diagnoses(sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True))
+    return Diagnoses(worst_first(diagnoses))
 
 
 @in_python

@@ -1,4 +1,4 @@
-"""Tables for people and notebooks, with a documentation of each column."""
+"""Tables for people and notebooks, and the records of JSON output, with a text for each field."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from lstmprof.errors import LstmprofError, one_line
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 #: Rows that a notebook shows.
 SHOWN_ROWS = 20
 UNKNOWN = "–"
+
+
+class Documented(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a JSON document; every field is always present."""
+
+
+def doc(meaning: str) -> msgspec.Meta:
+    """Return the annotation that states the meaning of a field of a ``Documented``."""
+    return msgspec.Meta(description=meaning)
 
 
 @dataclass(frozen=True)

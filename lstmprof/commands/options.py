@@ -201,17 +201,15 @@ def refuse_missing(paths: Sequence[str]) -> None:
             raise UsageError(f"{path}: there is no such file or folder", "check the path")
 
 
-def _nothing_said(path: Path, name: str) -> None:
-    """Do nothing: the default for ``reading`` in ``runs_of``."""
-
-
-def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said) -> list[Run]:
+def runs_of(
+    paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
+) -> list[Run]:
     """Return all runs at ``paths``; call ``reading(path, name)`` before a profile is read."""
     return [run for runs in runs_of_each(paths, left_out, reading) for run in runs]
 
 
 def runs_of_each(
-    paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said
+    paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[list[Run]]:
     """Return one list of runs for each of ``paths`` that has runs; otherwise like ``runs_of``."""
     from lstmprof.runs.cache import opened

@@ -2,12 +2,12 @@
 
 ::
 
-    breakdown ─▶ seen ─▶ step_profile ─▶ causes ─▶ roofline ─▶ findings ─┐
-        ┌────────────────────────────────────────────────────────────────┘
-        ├▶ certainty ─▶ sentences ─┐
-        └▶ remedies ───────────────┴▶ diagnosis
-    uses of diagnoses: verdicts (several)  gate (pass or fail)  history (run by run)
-                       recommend (the fastest here)  builtin (against the layer op)
+    breakdown ─▶ seen ─▶ step_profile ─▶ roofline ─▶ findings ─┐
+        ┌──────────────────────────────────────────────────────┘
+        ├▶ certainty ─┬▶ verdict ─▶ diagnosis
+        └▶ remedies ──┘
+    uses of diagnoses: gate (pass or fail)  history (run by run)
+                       recommend (the fastest here, and the framework's layer op)
 
 ``diagnosis.diagnose_all`` runs all of these stages. Each file imports only stages before its own.
 """

@@ -13,21 +13,19 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
 from lstmprof.breakdown.timings import Warning, lost_in_words
-from lstmprof.diagnose import sentences, settings
-from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, certainty_of, outcome, outcome_of_one
 from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
-from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import (
     ADVISED_SHARE,
     Difference,
     Finding,
     findings,
-    lengths,
+    settings,
     timed,
     untimed,
 )
+from lstmprof.diagnose.findings.causes import SLOWER
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
@@ -35,9 +33,9 @@ from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.remedies.cells import LAYER_IN_ONE_OP
 from lstmprof.diagnose.roofline import Roofline, roofline_of
 from lstmprof.diagnose.step_profile import StepProfile, labels, step_profile_of
-from lstmprof.diagnose.verdict import Verdict, verdict_of
-from lstmprof.diagnose.verdict_text import markdown_page, page
-from lstmprof.diagnose.what_ifs import DiagnosisOptions, WhatIf, what_ifs_of
+from lstmprof.diagnose.verdict import Verdict, sentences, verdict_of
+from lstmprof.diagnose.verdict.verdict_text import markdown_page, page
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import cropped, made_unique, milliseconds
@@ -46,6 +44,8 @@ if TYPE_CHECKING:
     import pandas
 
 
+#: Version of the JSON document, whose fields docs/diagnose_document.py describes.
+VERSION = 4
 #: Findings (kinds of time) with a smaller share of the difference, or of a single run's step,
 #: appear in JSON only.
 LEAST_SHARE = 0.01
@@ -55,23 +55,21 @@ MOST_RARE = 3
 #: least the time of this many steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
-    Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),
-    Column("fast_ns", pa.int64(), "ns", "time per step of the fast run"),
-    Column("slow_ns", pa.int64(), "ns", "time per step of the slow run"),
-    Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns"),
+    Column.text("kind", "kind of time, such as matmul or dispatch"),
+    Column.integer("fast_ns", "time per step of the fast run"),
+    Column.integer("slow_ns", "time per step of the slow run"),
+    Column.integer("delta_ns", "slow_ns − fast_ns"),
 )
 FINDINGS = (
-    Column("rank", pa.int64(), "", "place in the list, from 1; large savings come first"),
-    Column("kind", pa.string(), "", "kind of time, such as matmul (docs/diagnosis.md)"),
-    Column("fast_ns", pa.int64(), "ns", "time of this kind in the fast step", "it is a single run"),
-    Column("slow_ns", pa.int64(), "ns", "time of this kind in the slow step, or the single run's"),
-    Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns; slow_ns for a single run"),
-    Column(
-        "share", pa.float64(), "share", "delta_ns divided by its sum over all kinds", "the sum is 0"
-    ),
-    Column("saves_ns", pa.int64(), "ns", "how much shorter the step would be without this kind"),
-    Column("certainty", pa.string(), "", "measured, likely or unknown"),
-    Column("sentence", pa.string(), "", "the finding in one sentence, with its evidence"),
+    Column.integer("rank", "place in the list, from 1; large savings come first"),
+    Column.text("kind", "kind of time, such as matmul (docs/diagnosis.md)"),
+    Column.integer("fast_ns", "time of this kind in the fast step", "it is a single run"),
+    Column.integer("slow_ns", "time of this kind in the slow step, or the single run's"),
+    Column.integer("delta_ns", "slow_ns − fast_ns; slow_ns for a single run"),
+    Column.real("share", "delta_ns divided by its sum over all kinds", "the sum is 0"),
+    Column.integer("saves_ns", "how much shorter the step would be without this kind"),
+    Column.text("certainty", "measured, likely or unknown"),
+    Column.text("sentence", "the finding in one sentence, with its evidence"),
     Column("fixes", pa.list_(pa.string()), "", "what to change"),
 )
 #: Fields of a ``Difference`` in JSON and tables.
@@ -211,14 +209,13 @@ class Diagnosis:
         single run, ``waterfall`` is empty and the ``delta_ns`` of ``findings`` sum to ``slow_ns``.
         """
         fast, slow = self.fast, self.slow
-        ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
         return {
             "schema_version": VERSION,
             "slow": slow.name,
             "fast": None if fast is None else fast.name,
-            "slow_ns": ends[1],
-            "fast_ns": ends[0],
-            "difference_ns": None if ends[0] is None else ends[1] - ends[0],
+            "slow_ns": slow.length_ns,
+            "fast_ns": fast and fast.length_ns,
+            "difference_ns": fast and slow.length_ns - fast.length_ns,
             "steps": "clean" if slow.span is not None else "profiled",
             "state": self.outcome.state,
             "reason": self.outcome.words or None,
@@ -320,27 +317,6 @@ def _roofline(limit: Roofline) -> dict[str, Any]:
     }
 
 
-def diagnose(
-    breakdown: Breakdown,
-    other: Breakdown | None = None,
-    across: Collection[str] = (),
-    wanted: DiagnosisOptions = _NOTHING,
-) -> Diagnosis:
-    """Return the diagnosis of one run, or of the slower of two runs.
-
-    Args:
-        across: conditions in which the two runs may differ.
-        wanted: replays, peak rates, and the rank and device to diagnose.
-
-    Raises:
-        UsageError: the runs differ in a condition that is not in ``across``, or a run lacks the
-            data for what is wanted.
-        RunError: a profile has no events, or a file of a run is missing or damaged.
-    """
-    breakdowns = [breakdown] if other is None else [breakdown, other]
-    return diagnose_all(breakdowns, across, wanted, must_compare=True)[0]
-
-
 def diagnose_all(
     breakdowns: Sequence[Breakdown],
     across: Collection[str] = (),
@@ -402,13 +378,12 @@ def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Ad
     if not others:
         return advice
     other = min(others, key=lambda profile: profile.length_ns)
-    other_ns, slow_ns = lengths(other, slow)
-    if other_ns >= slow_ns:
+    gain_ns = slow.length_ns - other.length_ns
+    if gain_ns <= 0:
         return None
     if no_difference(other, slow):
         return advice
-    gain_ns = slow_ns - other_ns
-    return replace(advice, measured_ns=other_ns, measured_with=other.label, gain_ns=gain_ns)
+    return replace(advice, measured_ns=other.length_ns, measured_with=other.label, gain_ns=gain_ns)
 
 
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
@@ -435,8 +410,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
         UsageError: the runs differ in a condition that is not in ``across``.
     """
     refuse_unless_comparable(first, second, across)
-    ends = lengths(first, second)
-    fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
+    fast, slow = sorted((first, second), key=lambda profile: profile.length_ns)
     differences = findings(fast, slow)
     result = outcome(fast, slow, differences)
     return Diagnosis(

@@ -27,39 +27,25 @@ from lstmprof.runs.metadata import condition
 #: If the step time changes by a smaller share than this, no new level begins.
 LEAST_CHANGE_SHARE = EQUAL_SHARE
 _NOT_COMPARED = "no earlier run of the series can be compared"
+_UNBOUNDED = f"{_NOT_COMPARED}, or the end is unbounded"
 _NO_LABEL = "(no label) "
 COLUMNS = (
-    Column(
-        "series",
-        pa.string(),
-        "",
-        "implementation, workload, and other conditions that differ between series",
+    Column.text(
+        "series", "implementation, workload, and other conditions that differ between series"
     ),
-    Column("run", pa.string(), "", "name of the run"),
-    Column("label", pa.string(), "", "value of --label", "no label was given"),
-    Column(
-        "started_at", pa.string(), "", "start of the run, ISO 8601", "the run does not record it"
-    ),
-    Column("step_ns", pa.float64(), "ns", "length of the clean step"),
-    Column("step_low_ns", pa.float64(), "ns", "low end of the 95 % interval of step_ns"),
-    Column("step_high_ns", pa.float64(), "ns", "high end of the 95 % interval of step_ns"),
-    Column("rounds", pa.int64(), "", "number of timed processes; 1 if the run was not timed"),
-    Column("against", pa.string(), "", "earlier run that this run is compared with", _NOT_COMPARED),
-    Column("ratio", pa.float64(), "", "step_ns divided by step_ns of against", _NOT_COMPARED),
-    Column("ratio_low", pa.float64(), "", "low end of the 95 % interval of ratio", _NOT_COMPARED),
-    Column(
-        "ratio_high",
-        pa.float64(),
-        "",
-        "high end of the 95 % interval of ratio",
-        f"{_NOT_COMPARED}, or the end is unbounded",
-    ),
-    Column(
-        "change",
-        pa.string(),
-        "",
-        "slower or faster, if the step changes at this run",
-        "it does not change",
+    Column.text("run", "name of the run"),
+    Column.text("label", "value of --label", "no label was given"),
+    Column.text("started_at", "start of the run, ISO 8601", "the run does not record it"),
+    Column.real("step_ns", "length of the clean step"),
+    Column.real("step_low_ns", "low end of the 95 % interval of step_ns"),
+    Column.real("step_high_ns", "high end of the 95 % interval of step_ns"),
+    Column.integer("rounds", "number of timed processes; 1 if the run was not timed"),
+    Column.text("against", "earlier run that this run is compared with", _NOT_COMPARED),
+    Column.real("ratio", "step_ns divided by step_ns of against", _NOT_COMPARED),
+    Column.real("ratio_low", "low end of the 95 % interval of ratio", _NOT_COMPARED),
+    Column.real("ratio_high", "high end of the 95 % interval of ratio", _UNBOUNDED),
+    Column.text(
+        "change", "slower or faster, if the step changes at this run", "it does not change"
     ),
 )
 

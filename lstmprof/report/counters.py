@@ -45,7 +45,13 @@ def lanes(
             if end > first:
                 at_ns = time_ns[first:end] - window.start_ns
                 of_window[series].add(at_ns, values[first:end], window.length_ns)
-    return [_lanes(of_window) for of_window in drawn]
+    all_lanes = []
+    for of_window in drawn:
+        ordered = sorted(of_window.items(), key=lambda item: _order(item[0]))
+        several = len({series.pid for series in of_window}) > 1
+        shown = ordered[:MOST_LANES]
+        all_lanes.append(tuple(_lane(series, values, several) for series, values in shown))
+    return all_lanes
 
 
 @dataclass
@@ -76,12 +82,6 @@ def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
     is_telling = begins | ends
     is_telling[order[begins]] = is_telling[order[ends]] = True
     return np.asarray(is_telling, dtype=np.bool_)
-
-
-def _lanes(of_window: dict[Series, _Drawn]) -> tuple[Lane, ...]:
-    ordered = sorted(of_window.items(), key=lambda item: _order(item[0]))
-    several = len({series.pid for series in of_window}) > 1
-    return tuple(_lane(series, drawn, several) for series, drawn in ordered[:MOST_LANES])
 
 
 def _order(series: Series) -> tuple[object, ...]:

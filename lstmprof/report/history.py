@@ -38,8 +38,10 @@ def specification(series: Sequence[Series]) -> Spec:
 
 def _panel(series: Series) -> drawing.Drawn:
     rows = [_row(place, point) for place, point in enumerate(series.points)]
+    labels = [shown_name(point.label, 24) for point in series.points]
+    label = f"{script_json(labels)}[datum.value]"  # a Vega expression
     base = alt.Chart(alt.InlineData(values=drawing.shown(rows))).encode(
-        x=alt.X("place:O", title=None, axis=alt.Axis(labelAngle=-30, labelExpr=_labels(series))),
+        x=alt.X("place:O", title=None, axis=alt.Axis(labelAngle=-30, labelExpr=label)),
         tooltip=["run:N", "label:N", "when:N", alt.Tooltip("ms:Q", format=",.4f"), "change:N"],
     )
     ms = alt.Y("ms:Q", title="ms per step", scale=alt.Scale(zero=False))
@@ -65,12 +67,6 @@ def _panel(series: Series) -> drawing.Drawn:
 
 def _scale(values: tuple[str, str]) -> alt.Scale:
     return alt.Scale(domain=["slower", "faster"], range=list(values))
-
-
-def _labels(series: Series) -> str:
-    """Return the Vega expression that gives the label under each point."""
-    labels = [shown_name(point.label, 24) for point in series.points]
-    return f"{script_json(labels)}[datum.value]"
 
 
 def _row(place: int, point: Point) -> dict[str, Any]:

@@ -38,10 +38,8 @@ class RunFacts:
     group: int
     step_ns: int
     lane: str
-    implementation: str | None
     workload: str | None
     precision: str | None
-    mode: str | None
     device: str | None
     versions: str | None
     date: str | None
@@ -58,7 +56,6 @@ class Group:
 
     number: int
     conditions: str
-    device: str | None
     runs: tuple[str, ...]
     baseline: str | None = None
 

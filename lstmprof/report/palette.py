@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import TAIL
-from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import causes
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import shown_name
 
@@ -186,7 +186,7 @@ _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
 #: Name of a family → the family as one part, with the colours of its first part.
 HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
-#: Kind of time (``diagnose.causes``) → the part with most of this time; charts use its colour.
+#: Kind of time (``causes.KINDS``) → the part with most of this time; charts use its colour.
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",

@@ -22,9 +22,8 @@ from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.tables.ranks import in_common
 from lstmprof.breakdown.versions import by_version
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.findings import lengths, waterfall
+from lstmprof.diagnose.findings import waterfall
 from lstmprof.diagnose.roofline import roofline_of
-from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.implementations import version_numbers
 from lstmprof.report.model import LEAST_SHARE, Group, Pair, Row
@@ -94,17 +93,14 @@ def kernels(runs: Iterable[RunReport]) -> list[Row]:
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
     """Return the table ``launch_gaps`` of each run on a device, without copies."""
-    return [
-        row
-        for run in runs
-        if run.profile.device is not None
-        for row in _first_rows(run, _without_copies(run.breakdown.table("launch_gaps")), MOST_GAPS)
-    ]
-
-
-def _without_copies(table: pa.Table) -> pa.Table:
-    is_kernel = [not is_copy(name) for name in table["name"].to_pylist()]
-    return table.filter(pa.array(is_kernel, pa.bool_()))
+    rows: list[Row] = []
+    for run in runs:
+        if run.profile.device is not None:
+            table = run.breakdown.table("launch_gaps")
+            is_kernel = [not is_copy(name) for name in table["name"].to_pylist()]
+            kernels = table.filter(pa.array(is_kernel, pa.bool_()))
+            rows += _first_rows(run, kernels, MOST_GAPS)
+    return rows
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
@@ -249,7 +245,12 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
         members = [run.profile for run in runs if run.facts.group == group.number]
         every = math.comb(len(members), 2) <= MOST_PAIRS
         two = itertools.combinations(members, 2)
-        group_pairs = [_pair(*p) for p in two if every or group.baseline in (p[0].name, p[1].name)]
+        chosen = (p for p in two if every or group.baseline in (p[0].name, p[1].name))
+        sorted_pairs = (sorted(p, key=lambda profile: profile.length_ns) for p in chosen)
+        group_pairs = [
+            Pair(fast, slow, [dataclasses.asdict(part) for part in waterfall(fast, slow)])
+            for fast, slow in sorted_pairs
+        ]
         ordered += sorted(
             group_pairs,
             key=lambda pair: (
@@ -258,12 +259,6 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
             ),
         )
     return ordered
-
-
-def _pair(first: StepProfile, second: StepProfile) -> Pair:
-    ends = lengths(first, second)
-    fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
-    return Pair(fast, slow, [dataclasses.asdict(part) for part in waterfall(fast, slow)])
 
 
 #: Most ranks and devices of a run that are drawn, and most columns of a heat map of them.

@@ -11,8 +11,8 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.comparable import conditions_in_words, device_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.ranks import UNKNOWN, straggler_sentence
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.ranks import UNKNOWN, straggler_sentence
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import labels
 from lstmprof.report.model import Group, Report, Row, RunFacts
@@ -48,7 +48,6 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
         Group(
             number=number,
             conditions=_conditions(list(group.values()), across),
-            device=device_in_words(group[base].info),
             runs=tuple(group),
             baseline=base if len(group) > 1 else None,
         )
@@ -92,10 +91,8 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         group=group,
         step_ns=profile.length_ns,
         lane=lane_words(*profile.rank_device) if profile.lanes > 1 else "",
-        implementation=info.implementation,
         workload=info.workload.name,
         precision=info.precision,
-        mode=info.mode,
         device=device_in_words(info),
         versions=", ".join(versions) or None,
         date=info.started_at or _day(info),

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from breakdown.random_programs import cpu_programs, gpu_programs, scales
+from diagnose.made import diagnose
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from benchmarks.samples import samples
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.diagnose.diagnosis import diagnose
 from lstmprof.events.annotate import CAPTURED, annotated
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import run_info

@@ -97,7 +97,7 @@ def test_a_row_of_an_era_runs_in_it_unless_this_interpreter_has_it(
 
 
 def test_versions_and_packages_together_cannot_be_meant(machine: Path) -> None:
-    with pytest.raises(UsageError, match="--versions excludes --with and --era"):
+    with pytest.raises(UsageError, match="--versions cannot be combined with --with or --era"):
         interpreters(find("torch-nn-lstm"), Wish(versions=("1.0.0",), era="torch-1.0.0"))
 
 

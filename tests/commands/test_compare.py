@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from commands.written_runs import step, write_run
+from compare_document import Document
 
 import lstmprof as lp
 from lstmprof.cli import run as lstmprof
-from lstmprof.diagnose.gate.document import Document
 from lstmprof.errors import UsageError
 from lstmprof.runs import cache
 

@@ -63,6 +63,6 @@ def test_bash_completes(words: str, offered: list[str], folder: Path) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_command_that_takes_paths_completes_them(verb: str) -> None:
-    command = importlib.import_module(f"lstmprof.commands.{verb}").command
+    command = importlib.import_module(f"lstmprof.commands.{VERBS[verb][0]}.{verb}").command
     for argument in (p for p in command.params if p.name in ("path", "paths", "profiles")):
         assert argument._custom_shell_complete is completion.paths

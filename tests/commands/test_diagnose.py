@@ -17,9 +17,9 @@ from events.rows import row
 from lstmprof.breakdown.recording import RECORDING_NS
 from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.cli import run as lstmprof
-from lstmprof.diagnose.document import VERSION
+from lstmprof.diagnose.diagnosis import VERSION
 from lstmprof.diagnose.remedies import Advice
-from lstmprof.diagnose.verdict_text import gained
+from lstmprof.diagnose.verdict.verdict_text import gained
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import NAMED
 

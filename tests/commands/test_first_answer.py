@@ -12,8 +12,8 @@ from big_kineto import blocks, event, write
 
 from lstmprof.breakdown import first_step
 from lstmprof.cli import run as lstmprof
-from lstmprof.commands import breakdown
-from lstmprof.commands.breakdown import FirstAnswers
+from lstmprof.commands.explaining import breakdown
+from lstmprof.commands.explaining.breakdown import FirstAnswers
 
 STEPS = 700
 Said = pytest.CaptureFixture[str]

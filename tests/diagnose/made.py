@@ -6,8 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.slot_times import Span
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
+from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.runs.metadata import run_info
 
 
@@ -40,23 +44,27 @@ def profile(
     return StepProfile(name=name, contributors=contributors, **{**given, **fields})
 
 
+def diagnose(*breakdowns: Breakdown, **options: Any) -> Diagnosis:
+    """Return the diagnosis of one run, or of the slower of two runs."""
+    return diagnose_all(breakdowns, must_compare=True, **options)[0]
+
+
 def span(ns: float, error: float = 0.01) -> Span:
     """A length that may be off by the share ``error`` on either side."""
     return Span(ns * (1 - error), ns, ns * (1 + error))
 
 
-def tally(**lengths_ns: list[int]) -> list[dict[str, Any]]:
-    """Rows of the tally: of each noun these lengths."""
-    return [
-        {
-            "noun": noun,
-            "count": len(lengths),
-            "total_ns": sum(lengths),
-            "median_ns": sorted(lengths)[(len(lengths) - 1) // 2] if lengths else None,
-            "longest_ns": max(lengths, default=None),
-        }
+def tally(**lengths_ns: list[int]) -> dict[str, Spread]:
+    """Return number and durations of events with these lengths, by noun."""
+    return {
+        noun: Spread(
+            len(lengths),
+            sum(lengths),
+            sorted(lengths)[(len(lengths) - 1) // 2] if lengths else 0,
+            max(lengths, default=0),
+        )
         for noun, lengths in lengths_ns.items()
-    ]
+    }
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:

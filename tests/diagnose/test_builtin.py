@@ -19,10 +19,10 @@ from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.cli import run as lstmprof
-from lstmprof.diagnose import builtin
-from lstmprof.diagnose.builtin import Against, against_builtin, request_of
-from lstmprof.diagnose.shapes import Shape
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.recommend import builtin
+from lstmprof.diagnose.recommend.builtin import Against, against_builtin, request_of
+from lstmprof.diagnose.recommend.shapes import Shape
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run

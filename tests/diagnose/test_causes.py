@@ -12,8 +12,9 @@ from lstmprof.breakdown.attribution import UNATTRIBUTED
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.breakdown.recording import MOST_RECORDING_NS, QUICK_RECORDING_NS, RECORDING_NS
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import (
+from lstmprof.diagnose.diagnosis import alone
+from lstmprof.diagnose.findings import causes, findings
+from lstmprof.diagnose.findings.causes import (
     KINDS,
     PYTHON,
     RANGE,
@@ -22,10 +23,7 @@ from lstmprof.diagnose.causes import (
     Comparison,
     kind_of,
 )
-from lstmprof.diagnose.diagnosis import alone
-from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.step_profile import Contributor
-from lstmprof.diagnose.step_profile.contributors import TINY_OP_NS
+from lstmprof.diagnose.step_profile.contributors import TINY_OP_NS, Contributor
 from lstmprof.events.threads import CALL_GAP_NS
 
 HOST, DEVICE = Comparison(on_device=False), Comparison(on_device=True)

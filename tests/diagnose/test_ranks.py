@@ -10,16 +10,17 @@ from typing import Any
 import kineto_documents
 import pytest
 import shared_traces
+from diagnose.made import diagnose
 from diagnose.made_job import REDUCE, STEP_NS, breakdown_of, job, rank_rows
 from events.rows import Row, row
 from hypothesis import given, settings, strategies as st
 
 import lstmprof as lp
 from lstmprof.cli import run as lstmprof
-from lstmprof.diagnose.diagnosis import diagnose, diagnose_all
-from lstmprof.diagnose.meanwhile import Meanwhile
+from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import step_profile_of
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import UsageError
 
 CLOCKS = {0: 0, 1: 7_000_000, 2: 123}

@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 import shared_traces
+from diagnose.made import diagnose
+from diagnose_document import Document
 
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.diagnosis import Diagnosis, diagnose
-from lstmprof.diagnose.document import Document
-from lstmprof.diagnose.findings import wait_of
+from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnose.findings import causes, wait_of
 from lstmprof.diagnose.remedies import TABLE as CATALOGUE
 from lstmprof.diagnose.remedies.launching import LARGER_BATCH
 from lstmprof.diagnose.step_profile import total_ns

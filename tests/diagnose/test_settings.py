@@ -9,7 +9,7 @@ import pytest
 from diagnose.made import contributor, profile
 
 from lstmprof.diagnose.diagnosis import compare
-from lstmprof.diagnose.settings import Disagreement, disagreements, listing
+from lstmprof.diagnose.findings.settings import Disagreement, disagreements, listing
 from lstmprof.runs.fields import Settings
 from lstmprof.runs.metadata import RunInfo, run_info
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from causes import NOTES
 
 import lstmprof as lp
 from lstmprof.diagnose.remedies import Advice
-from lstmprof.diagnose.remedies.cells import FUSE_THE_CELL
 
 torch = pytest.importorskip("torch")
 nn, Tensor = torch.nn, torch.Tensor
@@ -83,9 +83,8 @@ def test_what_a_cell_adds_keeps_it_from_the_layer_op(
 
 
 def test_the_catalogue_has_the_evidence_of_layer_normalisation(tmp_path: Path) -> None:
-    example = FUSE_THE_CELL.example
-    assert example is not None
-    assert advice(tmp_path, "normalised")["fuse the cell"].seen == example.seen
+    given = advice(tmp_path, "normalised")["fuse the cell"]
+    assert given.seen == NOTES[given.name]["example"]["seen"]
 
 
 def test_a_plain_cell_adds_nothing(tmp_path: Path) -> None:

@@ -10,20 +10,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from diagnose.made import contributor, profile, span, table
+from diagnose.made import contributor, diagnose, profile, span, table
+from diagnose_document import Document
 
 from benchmarks.samples import TRACES, samples
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.timings import GOVERNOR, Warning
 from lstmprof.diagnose.certainty import Outcome
-from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose, diagnose_all
-from lstmprof.diagnose.document import Document
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose_all
 from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
-from lstmprof.diagnose.verdict_text import first_line, largest_kinds, verdict_lines
+from lstmprof.diagnose.verdict.verdict_text import first_line, largest_kinds, verdict_lines
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000

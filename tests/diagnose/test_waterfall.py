@@ -7,10 +7,10 @@ from hypothesis import given, strategies as st
 
 from lstmprof.breakdown.mean_step import mean_of
 from lstmprof.diagnose.diagnosis import alone, compare
-from lstmprof.diagnose.findings import Difference, PartTimes, findings, lengths, waterfall
+from lstmprof.diagnose.findings import Difference, PartTimes, findings, waterfall
 from lstmprof.diagnose.findings.savings import Saving
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdict_text import largest_kinds
+from lstmprof.diagnose.verdict.verdict_text import largest_kinds
 
 MS = 1_000_000
 
@@ -24,7 +24,7 @@ def test_the_kinds_of_two_steps_sum_to_the_difference_of_their_lengths() -> None
         Difference("matmul", 70, 75),
         Difference("dispatch", 20, 0),
     ]
-    assert lengths(fast, slow) == (90, 135)
+    assert (fast.length_ns, slow.length_ns) == (90, 135)
     assert sum(d.delta_ns for d in found) == 135 - 90
 
 
@@ -210,7 +210,7 @@ def profiles(draw: st.DrawFn, device: int | None) -> StepProfile:
 @given(st.data(), st.sampled_from([None, 0]))
 def test_parts_and_causes_sum_to_the_difference(data: st.DataObject, device: int | None) -> None:
     fast, slow = data.draw(profiles(device)), data.draw(profiles(device))
-    start, end = lengths(fast, slow)
+    start, end = fast.length_ns, slow.length_ns
     rows = waterfall(fast, slow)
     assert sum(d.delta_ns for d in rows) == end - start
     found = findings(fast, slow)

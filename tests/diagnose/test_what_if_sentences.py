@@ -6,7 +6,7 @@ import pytest
 
 from lstmprof.breakdown.ledger import SCHEMA
 from lstmprof.breakdown.replay.what_if import Prediction
-from lstmprof.diagnose.sentences import what_if_sentence
+from lstmprof.diagnose.verdict.sentences import what_if_sentence
 
 MS = 1_000_000
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from causes import NOTES
+
 import lstmprof as lp
-from lstmprof.diagnose.remedies import TABLE, Advice
+from lstmprof.diagnose.remedies import Advice
 
 STEPS = 5
 #: Numbers of a sentence, which differ from run to run.
@@ -52,9 +54,8 @@ def advice(run: lp.Run) -> dict[str, Advice]:
 
 def reads_like_its_example(given: Advice) -> bool:
     """Whether the evidence is that of the catalogue's example but for its numbers."""
-    row = next(row for row in TABLE if row.name == given.name)
-    example = row.example
-    return example is not None and _without_numbers(given.seen) == _without_numbers(example.seen)
+    seen: str = NOTES[given.name]["example"]["seen"]
+    return _without_numbers(given.seen) == _without_numbers(seen)
 
 
 def _without_numbers(sentence: str) -> str:

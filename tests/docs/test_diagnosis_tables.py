@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.diagnose.causes import KINDS, RULES
+from lstmprof.diagnose.findings.causes import KINDS, RULES
 from lstmprof.diagnose.remedies import TABLE
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -46,7 +46,7 @@ def test_every_cause_is_in_the_catalogue_with_its_evidence_and_sources() -> None
         assert f"**Fix:** {row.fix}." in entry
         assert f"**Condition:** {CATALOGUE['_capitalised'](row.condition)}." in entry
         assert all(f"({address})" in entry for address in row.sources)
-        assert row.example is None or row.example.seen in entry
+        assert CATALOGUE["NOTES"].get(row.name, {}).get("example", {}).get("seen", "") in entry
 
 
 def test_a_thread_has_the_name_that_people_use() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from diagnose.made import contributor, profile, span
+from diagnose_document import Document
 
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
-from lstmprof.diagnose.document import Document
 from lstmprof.diagnose.step_profile import StepProfile
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

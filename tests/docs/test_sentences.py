@@ -24,12 +24,12 @@ def listed() -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        ("diagnose/causes.py", "kernel launches"),
-        ("diagnose/causes.py", "compilation, or capture of a graph, inside the step"),
+        ("diagnose/findings/causes.py", "kernel launches"),
+        ("diagnose/findings/causes.py", "compilation, or capture of a graph, inside the step"),
         ("diagnose/remedies/feeding.py", "getting the input takes {in_ms(f.slow, f.slow_ns)}"),
         ("breakdown/timings.py", "the loss did not fall"),
         ("breakdown/lacks/advice.py", "export the profile without trimming it"),
-        ("report/charts/sweep.py", "clean step of {n}"),
+        ("report/charts/sweep.py", "; empty cell: not measured"),
         ("report/runs.py", "No cast was recorded."),
         ("commands/terminal/evidence.py", "kind of time"),
     ],
@@ -61,7 +61,7 @@ def test_no_module_with_an_error_or_a_sentence_of_its_own_is_left_out() -> None:
     """Every stage between the profile and the reader is walked, whatever its folders."""
     walked = {PACKAGE / stage for stage in SCRIPT["WHERE"]}
     for place in (
-        "diagnose/sentences.py",
+        "diagnose/verdict/sentences.py",
         "report/page/__init__.py",
         "breakdown/lacks/__init__.py",
     ):
@@ -69,6 +69,6 @@ def test_no_module_with_an_error_or_a_sentence_of_its_own_is_left_out() -> None:
 
 
 def test_implicitly_joined_pieces_are_one_template() -> None:
-    path = SCRIPT["PACKAGE"] / "diagnose" / "ranks.py"
+    path = SCRIPT["PACKAGE"] / "diagnose" / "step_profile" / "ranks.py"
     texts = {template.text for template in SCRIPT["of_module"](path)}
     assert any("arrives last in" in t and "collectives and waits" in t for t in texts)

@@ -8,7 +8,7 @@ from events.rows import Row, row, table
 from lstmprof.breakdown.replay import Error, Prediction, as_layer_op, compiled, recurrent_share
 from lstmprof.breakdown.replay.changes import Change
 from lstmprof.breakdown.replay.what_if import predictions
-from lstmprof.diagnose.sentences import what_if_sentence
+from lstmprof.diagnose.verdict.sentences import what_if_sentence
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload

@@ -19,10 +19,10 @@ from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import events_table
 from lstmprof.numbers import shown_name
-from lstmprof.report import TABLES, cards, page, report_of
+from lstmprof.report import TABLES, page, report_of
 from lstmprof.report.charts import casts, figures
 from lstmprof.report.model import Report, RunFacts
-from lstmprof.report.page import script_json
+from lstmprof.report.page import cards, script_json
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED, UNATTRIBUTED
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
-from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.findings.causes import KINDS
 from lstmprof.events.annotate.rules import RULES
 from lstmprof.events.threads import HOST, STATES
 from lstmprof.report import drawing, page

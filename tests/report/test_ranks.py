@@ -12,9 +12,10 @@ from report import runs
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.events.annotate.steps import Window
-from lstmprof.report import TABLES, cards, page, report_of, rows as drawn_rows
+from lstmprof.report import TABLES, page, report_of, rows as drawn_rows
 from lstmprof.report.charts import arrivals, figures, rank_parts, rank_work
 from lstmprof.report.model import Report
+from lstmprof.report.page import cards
 from lstmprof.report.timeline import spread
 
 # of each step   0      100 000      300 000  310 000      500 000  510 000

@@ -258,7 +258,9 @@ def test_a_file_cannot_hold_more_texts_than_it_has_room_for(run: Path) -> None:
     longer = events.set_column(at, events.schema.field(at), texts.dictionary_encode())
     pq.write_table(longer, run / EVENTS, compression="zstd")
     assert (run / EVENTS).stat().st_size < 100_000
-    with pytest.raises(RunError, match=rf"{EVENTS}: has \d+ bytes of texts in \d+ bytes; capture"):
+    with pytest.raises(
+        RunError, match=rf"{EVENTS}: has \d+ bytes of text in a file of \d+ bytes; capture"
+    ):
         open_run(run).events()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from lstmprof.breakdown.lacks import first_of_ranks
+from lstmprof.breakdown.result import Documented, doc
 
 if TYPE_CHECKING:
     import pandas
@@ -20,38 +21,30 @@ FAIL: State = "fail"
 NOT_RECORDED: State = "not recorded"
 
 
-def _is(meaning: str) -> msgspec.Meta:
-    return msgspec.Meta(description=meaning)
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the document; every field is always present."""
-
-
-class Row(_Record, frozen=True):
+class Row(Documented, frozen=True):
     """The result of one check on the profile of one rank."""
 
     rank: Annotated[
-        int | None, _is("rank; null: the profile has no rank, or the row is about the whole run")
+        int | None, doc("rank; null: the profile has no rank, or the row is about the whole run")
     ]
-    question: Annotated[str, _is("name of the check")]
+    question: Annotated[str, doc("name of the check")]
     state: Annotated[
         State,
-        _is("fail: results that need this are wrong; not recorded: the profile has no answer"),
+        doc("fail: results that need this are wrong; not recorded: the profile has no answer"),
     ]
-    sentence: Annotated[str, _is("the result, with counts of events")]
-    share: Annotated[float | None, _is("affected share, 0–1; null: unknown, or not a share")]
+    sentence: Annotated[str, doc("the result, with counts of events")]
+    share: Annotated[float | None, doc("affected share, 0–1; null: unknown, or not a share")]
 
 
-class Checked(_Record, frozen=True):
+class Checked(Documented, frozen=True):
     """The results of all checks on the profile of one run."""
 
-    run: Annotated[str, _is("name of the run")]
-    state: Annotated[State, _is("worst state of its rows: fail, warn or ok")]
-    profile_format: Annotated[str | None, _is("format, like kineto or xplane; null: unknown")]
-    rows: Annotated[list[Row], _is("results, by rank and check")]
+    run: Annotated[str, doc("name of the run")]
+    state: Annotated[State, doc("worst state of its rows: fail, warn or ok")]
+    profile_format: Annotated[str | None, doc("format, like kineto or xplane; null: unknown")]
+    rows: Annotated[list[Row], doc("results, by rank and check")]
     record_with: Annotated[
-        list[str], _is("names of recipes in docs/recording.md that record the missing parts")
+        list[str], doc("names of recipes in docs/recording.md that record the missing parts")
     ]
 
     @property
@@ -78,12 +71,12 @@ class Checked(_Record, frozen=True):
         return "\n".join([f"{self.run}: {self.state}", *rows])
 
 
-class Document(_Record, frozen=True):
+class Document(Documented, frozen=True):
     """The result of a check on whether profiles are complete and undisturbed; from ``lp.check``."""
 
-    schema_version: Annotated[int, _is("version of this document's schema")]
-    exit_status: Annotated[int, _is("exit status of the command: 3 if a row is fail, else 0")]
-    runs: Annotated[list[Checked], _is("one entry per run")]
+    schema_version: Annotated[int, doc("version of this document's schema")]
+    exit_status: Annotated[int, doc("exit status of the command: 3 if a row is fail, else 0")]
+    runs: Annotated[list[Checked], doc("one entry per run")]
 
     @property
     def state(self) -> State:

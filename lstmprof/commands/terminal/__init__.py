@@ -269,7 +269,7 @@ def _indented(text: str) -> str:
 
 def wrapped(head: str, text: str) -> list[str]:
     """Return ``head`` and ``text`` as lines that fit the output; all lines align with ``text``."""
-    from lstmprof.diagnose import verdict_text
+    from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
 

@@ -226,11 +226,16 @@ def show_lanes(
     steps = [step for _, step in lanes]
     busy, idle = (_columns(steps, state) for state in ("busy", "idle"))
     spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])
-    digits = _column_digits(max(step.mean_ns for step in steps))
+    longest_ns = max(step.mean_ns for step in steps)
+    digits = 3 if longest_ns < 1e7 else 2 if longest_ns < 1e8 else 1  # similar widths of columns
     rows = [[label, *_cells(step, busy, idle, digits)] for label, step in lanes]
     whole = "step" if marked else "profile"
     heads = [of, *busy, _OTHER_WORK, "all idle", *idle, _OTHER_IDLE, whole]
-    empty = {name for name in (_OTHER_WORK, _OTHER_IDLE) if _is_empty(rows, heads.index(name))}
+    empty = {
+        name
+        for name in (_OTHER_WORK, _OTHER_IDLE)
+        if not any(float(row[heads.index(name)].replace(",", "")) for row in rows)
+    }
     empty |= set() if idle else {_OTHER_IDLE}
     shown = [i for i, name in enumerate(heads) if name not in empty]
     heads = [PART_WORDS.get(name, name) for name in heads]
@@ -241,11 +246,6 @@ def show_lanes(
         crop=of if sys.stdout.isatty() else (),
         spare=[f">{PART_WORDS.get(name, name)}" for name in spare],
     )
-
-
-def _column_digits(longest_ns: float) -> int:
-    """Return the number of decimals of milliseconds, so that columns have similar widths."""
-    return 3 if longest_ns < 1e7 else 2 if longest_ns < 1e8 else 1
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
@@ -273,7 +273,3 @@ def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int
     whole_idle = sum(float(text.replace(",", "")) for text in texts[first_idle:])
     sums = [f"{value:,.{digits}f}" for value in (whole_idle, step.mean_ns / 1e6)]
     return [*texts[:first_idle], sums[0], *texts[first_idle:], sums[1]]
-
-
-def _is_empty(rows: Sequence[Sequence[str]], place: int) -> bool:
-    return not any(float(row[place].replace(",", "")) for row in rows)

@@ -16,17 +16,17 @@ from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions
-from lstmprof.diagnose.diagnosis import Diagnosis, Explained
-from lstmprof.diagnose.sentences import roofline_sentence
+from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdict_text import (
+from lstmprof.diagnose.verdict.sentences import roofline_sentence
+from lstmprof.diagnose.verdict.verdict_text import (
     INDENT,
     Line,
-    badness,
     baseline_line,
     best_fix,
     in_short,
     verdict_text,
+    worst_first,
 )
 from lstmprof.names import DETAILS
 from lstmprof.numbers import (
@@ -94,11 +94,6 @@ def show_all(
         hidden = [name for name in DETAILS if name not in details]
         switches = "  ".join(f"--{name}" for name in hidden)
         terminal.write_line(f"More: {switches}    In a browser: --open", style="dim")
-
-
-def worst_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Return ``diagnoses`` sorted by ``badness``, worst first; comparisons precede single runs."""
-    return sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True)
 
 
 def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
@@ -215,31 +210,20 @@ def markdown(diagnosis: Diagnosis) -> str:
     if diagnosis.outcome.differs and diagnosis.differences:
         heads, cells = evidence.waterfall_heads(diagnosis), evidence.waterfall_cells(diagnosis)
         lines += ["", *_markdown_table(heads, cells)]
-    finding_lines = [
-        line for e in evidence.large_findings(diagnosis) for line in _markdown_finding(e)
-    ]
-    lines += ["", *finding_lines] if finding_lines else []
+    large = evidence.large_findings(diagnosis)
+    lines += [""] if large else []
+    for explained in large:
+        lines.append(f"- **{explained.finding.words}**: {escaped(explained.sentence)}")
+        for advice in explained.remedies:
+            lines.append(f"  - {escaped(advice.text)} ({escaped(advice.source)})")
     if diagnosis.dominant is not None:
         finding = diagnosis.dominant.finding
         cells = evidence.evidence_cells(finding, alone=diagnosis.fast is None)
         lines += ["", *_markdown_table(evidence.evidence_heads(diagnosis), cells)] if cells else []
-    limits = [f"- {escaped(line)}" for line in _limits(diagnosis)]
-    return "\n".join([*lines, "", *limits] if limits else lines)
-
-
-def _markdown_finding(explained: Explained) -> list[str]:
-    """Return a Markdown line for a finding, and one line per fix."""
-    return [
-        f"- **{explained.finding.words}**: {escaped(explained.sentence)}",
-        *(f"  - {escaped(a.text)} ({escaped(a.source)})" for a in explained.remedies),
-    ]
-
-
-def _limits(diagnosis: Diagnosis) -> list[str]:
-    """Return sentences: the roofline of the slow run, and the prediction of each what-if."""
     limit = diagnosis.roofline
-    lines = [] if limit is None else [f"roofline: {roofline_sentence(limit)}"]
-    return lines + [what_if.sentence for what_if in diagnosis.what_ifs]
+    limits = [] if limit is None else [f"roofline: {roofline_sentence(limit)}"]
+    limits += [what_if.sentence for what_if in diagnosis.what_ifs]
+    return "\n".join([*lines, *([""] if limits else []), *(f"- {escaped(s)}" for s in limits)])
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -11,8 +11,8 @@ from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Findin
 from lstmprof.diagnose.findings.because import worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.sentences import roofline_sentence
 from lstmprof.diagnose.step_profile import labels
+from lstmprof.diagnose.verdict.sentences import roofline_sentence
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import (
     UNKNOWN,

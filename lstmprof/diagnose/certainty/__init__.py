@@ -14,7 +14,6 @@ from typing import Literal
 
 from lstmprof.breakdown.lacks import CLOCKS, GPU_UNSEEN, Lack
 from lstmprof.breakdown.replay import Prediction
-from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty.pair import (
     EQUAL_SHARE,
     Ratio,
@@ -27,11 +26,18 @@ from lstmprof.diagnose.certainty.pair import (
     short_ops_doubt,
     structure_of,
 )
-from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed, wait_of
+from lstmprof.diagnose.findings import (
+    UNEXPLAINED,
+    Finding,
+    causes,
+    timed,
+    untimed,
+    wait_of,
+)
 from lstmprof.diagnose.findings.because import because, may_be_copies, most_of, named
 from lstmprof.diagnose.findings.reasons import EXPLAINS, reason
 from lstmprof.diagnose.findings.savings import REPLAY_ERROR
-from lstmprof.diagnose.settings import shared_cpus
+from lstmprof.diagnose.findings.settings import shared_cpus
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
@@ -114,7 +120,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     some = (f for f in findings if _is_cause(f) and f is not slower and _is_likely(f, findings))
     cause = next(some, None)
     unexplained = _unexplained_ns(findings) + (slower.delta_ns if slower else 0)
-    whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
+    whole_ns = slow.length_ns - fast.length_ns
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
@@ -139,7 +145,7 @@ def _outcome_of_same_work(
     The cause is a finding that grew by more than the common factor of all calls, or a setting.
     """
     factor = max(structure.factor or 1.0, 1.0)
-    whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
+    whole_ns = slow.length_ns - fast.length_ns
     beyond = [f for f in findings if least_excess_ns(f, factor) >= CAUSE_SHARE * whole_ns]
     slower = _without_reason(findings)
     for finding in filter(_is_cause, findings):

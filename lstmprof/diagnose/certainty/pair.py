@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95, Span
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Finding, lengths, reasons
+from lstmprof.diagnose.findings import Finding, causes, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
@@ -84,10 +83,9 @@ def ratio_of(base: StepProfile, new: StepProfile) -> Ratio:
 
     Each end of the interval combines the errors of both steps (root of the sum of squared logs).
     """
-    ends = lengths(base, new)
-    if ends[0] <= 0 or ends[1] <= 0:
-        return Ratio(0.0, math.inf if ends[0] <= 0 else 0.0, None)
-    first, second, value = span_of(base), span_of(new), ends[1] / ends[0]
+    if base.length_ns <= 0 or new.length_ns <= 0:
+        return Ratio(0.0, math.inf if base.length_ns <= 0 else 0.0, None)
+    first, second, value = span_of(base), span_of(new), new.length_ns / base.length_ns
     below = math.hypot(_log(second.ns, second.low_ns), _log(first.high_ns, first.ns))
     above = math.hypot(_log(second.high_ns, second.ns), _log(first.ns, first.low_ns))
     high = value * math.exp(above) if math.isfinite(above) else None

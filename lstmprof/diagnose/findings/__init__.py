@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import reasons
+from lstmprof.diagnose.findings import causes, reasons
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
-from lstmprof.diagnose.step_profile import Contributor, Part, StepProfile, by_name, labels, total_ns
+from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds
 
@@ -79,15 +79,10 @@ def untimed(fast: StepProfile, slow: StepProfile) -> str:
     return f"{without} was not timed without a profiler"
 
 
-def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
-    """Return the lengths of the fast and the slow step in ns."""
-    return fast.length_ns, slow.length_ns
-
-
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
     """Return the time of each kind in the steps of both runs, in the order of the findings.
 
-    The differences sum to the difference of the ``lengths``.
+    The differences sum to the difference of the lengths of the steps.
     """
     rows = _times(*_kinds(*reasons.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
@@ -230,14 +225,12 @@ class Finding:
             and max(part.fast_ns / ends[0], part.slow_ns / ends[1]) >= _NAMED_PART
         ]
         large.sort(key=lambda part: -max(part.fast_ns, part.slow_ns))
-        names = [self._part_words(part.part) for part in large[:_MOST_PARTS]]
+        words = PART_WORDS
+        if any(c.part == "rnn" and c.family in ("gemm", "pointwise") for c in self.contributors):
+            # kernels of a recurrent layer belong to two kinds of time
+            words = {**PART_WORDS, "rnn": f"recurrent-layer {self.kind}"}
+        names = [words.get(part.part, part.part) for part in large[:_MOST_PARTS]]
         return " + ".join(names) or causes.shown(self.kind)
-
-    def _part_words(self, part: str) -> str:
-        """Return the name of a part; kernels of a recurrent layer belong to two kinds of time."""
-        words = PART_WORDS.get(part, part)
-        split = any(c.part == part and c.family in ("gemm", "pointwise") for c in self.contributors)
-        return f"recurrent-layer {self.kind}" if part == "rnn" and split else words
 
     @property
     def difference(self) -> Difference:
@@ -248,19 +241,6 @@ class Finding:
     def group(self) -> str:
         """Return ``host`` for the waits of a device for its host, else the kind."""
         return group_of(self.kind, self.slow)
-
-    def change(self, quantity: str) -> Change | None:
-        """Return the count ``quantity`` of both steps, or None if this kind does not have it."""
-        return next((c for c in self.changes if c.quantity == quantity), None)
-
-    @property
-    def repeated(self) -> Culprit | None:
-        """Return the largest op that the slow run calls 1.5 times as often (same code), or None."""
-        name = self.slow.implementation
-        if self.fast is None or name is None or self.fast.implementation != name:
-            return None
-        grown = (c for c in self.largest if c.slow_count > 1.5 * c.fast_count)
-        return next((c for c in grown if c.delta_ns > 0), None)
 
 
 def findings(
@@ -280,8 +260,12 @@ def findings(
     saved = {row.kind: Saving(row.delta_ns, by) for row in rows} | dict(savings or {})
     whole = sum(row.delta_ns for row in rows)
     order = {kind: saving.ns for kind, saving in saved.items()}
-    if fast is None and not _is_named(order, slow, whole):
-        order = {row.kind: row.slow_ns for row in rows}
+    if fast is None:
+        group_ns: Counter[str] = Counter()
+        for kind, ns in order.items():
+            group_ns[group_of(kind, slow)] += ns if kind in CAUSES else 0
+        if max(group_ns.values(), default=0) < NAMED_SHARE * whole:
+            order = {row.kind: row.slow_ns for row in rows}
     ranked = _ranked(rows, order, slow)
     if fast is None:
         ranked = _initialisation_first(ranked, whole)
@@ -316,14 +300,6 @@ def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Diffe
     if not before or not named or any(row.kind not in _WORK for row in before):
         return ranked
     return [*start, *before, *ranked[place + 1 :]]
-
-
-def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> bool:
-    """Return whether a group of causes saves at least ``NAMED_SHARE`` of the step ``whole_ns``."""
-    group_ns: Counter[str] = Counter()
-    for kind, ns in saves.items():
-        group_ns[group_of(kind, slow)] += ns if kind in CAUSES else 0
-    return max(group_ns.values(), default=0) >= NAMED_SHARE * whole_ns
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes, ...]:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import CALL, LATENCY
 from lstmprof.breakdown.lacks import GPU_UNSEEN
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Change, Finding, reasons
-from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
-from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
-from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
+from lstmprof.diagnose.findings import Change, Finding, causes, reasons
+from lstmprof.diagnose.findings.counts import NOUNS, QUANTITIES, Quantity, spread_of
+from lstmprof.diagnose.step_profile import StepProfile, total_ns
+from lstmprof.diagnose.step_profile.contributors import Contributor
+from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
@@ -40,20 +40,10 @@ _LEAST_OWN_SHARE = 0.8
 
 #: Noun of the items of a finding → names of their count in ``QUANTITIES``: the first for a host,
 #: the last for a device.
-_QUANTITIES = {
-    "product": ("products",),
-    "convolution": ("convolutions",),
-    "attention": ("attentions",),
+_QUANTITIES: dict[str, tuple[str, ...]] = {
+    **{noun: (name,) for noun, (name, _, _) in NOUNS.items()},
+    **{"cast": ("casts",), "sync": ("syncs",), "dispatched": ("ops",)},
     "layer": ("layer_ops", "layer_kernels"),
-    "cell": ("cell_ops",),
-    "pointwise": ("pointwise",),
-    "embedding": ("embeddings",),
-    "copy": ("copies",),
-    "memset": ("memsets",),
-    "cast": ("casts",),
-    "sync": ("syncs",),
-    "dispatched": ("ops",),
-    "launch": ("launches",),
 }
 _NOUN_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
 #: Kind of time → the nouns (of ``tally``) of the items that it counts.
@@ -133,7 +123,10 @@ def most_of(finding: Finding) -> str | None:
 def named(finding: Finding) -> str:
     """Return the words for a finding's kind of time, more precise for some kinds such as casts."""
     if finding.kind == causes.LAUNCH:
-        return _launching(finding)
+        whole = total_ns(finding.contributors)
+        copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
+        each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
+        return listed(text for text, ns in each if ns >= _NAMED * whole)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
         return f"{causes.KINDS[causes.CAST]}, or copies to the GPU"
     if finding.kind != causes.GEMM:
@@ -152,14 +145,6 @@ def may_be_copies(profile: StepProfile) -> bool:
     """
     unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
     return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
-
-
-def _launching(finding: Finding) -> str:
-    """Return the words for launches: of kernels, of copies and fills of memory, or of both."""
-    whole = total_ns(finding.contributors)
-    copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
-    each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
-    return listed(text for text, ns in each if ns >= _NAMED * whole)
 
 
 def pace(profile: StepProfile) -> str:

@@ -1,7 +1,7 @@
 """Counts and durations of a step that are evidence for its kinds of time.
 
-They are read from the tables of a profile. Every count is per step; it is None if it is unknown or
-does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
+They are read from the tables and the tally of a profile. Every count is per step; it is None if it
+is unknown or does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.findings.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import number_of
 
 Rows = Iterable[dict[str, Any]]
 Amount = Callable[[StepProfile], float | None]
-
-#: Durations are uneven if the mean is more than this many times the median: a few long ones distort
-#: the mean.
-_FAR_FROM_MEDIAN = 5
 
 
 @dataclass(frozen=True)
@@ -44,43 +41,16 @@ class Quantity:
         return number_of(number, self.singular, self.text)
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Number of events with one noun (such as launches) in all steps, and their durations in ns."""
-
-    count: int
-    total_ns: int
-    median_ns: int
-    longest_ns: int
-
-    @property
-    def mean_ns(self) -> float:
-        """Return the mean duration."""
-        return self.total_ns / self.count
-
-    @property
-    def uneven(self) -> bool:
-        """Return whether a few long items distort the mean."""
-        outlier = 2 * self.longest_ns > self.total_ns and self.longest_ns > 2 * self.median_ns
-        return outlier or self.mean_ns > _FAR_FROM_MEDIAN * self.median_ns
-
-
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
     """Return number and durations of ``noun``, a noun of ``tally``; None if there are none."""
-    row = _row(profile, noun)
-    if row is None or not row["count"]:
-        return None
-    return Spread(row["count"], row["total_ns"], row["median_ns"], row["longest_ns"])
-
-
-def _row(profile: StepProfile, noun: str) -> dict[str, Any] | None:
-    return next((row for row in profile.rows("tally") if row["noun"] == noun), None)
+    spread = profile.tally.get(noun)
+    return spread if spread and spread.count else None
 
 
 def _counted(noun: str) -> Amount:
     def each_step(profile: StepProfile) -> float | None:
-        row = _row(profile, noun)
-        return None if row is None else row["count"] / profile.steps
+        spread = profile.tally.get(noun)
+        return None if spread is None else spread.count / profile.steps
 
     return each_step
 
@@ -117,10 +87,6 @@ def _value_reads(profile: StepProfile) -> float:
     return _per_step(profile, inner or outer)
 
 
-def _syncs(profile: StepProfile) -> float | None:
-    return _value_reads(profile) if profile.sync_calls is None else profile.sync_calls
-
-
 def _each_time_step(amount: Amount) -> Amount:
     return lambda profile: _ratio(amount(profile), profile.time_steps)
 
@@ -147,7 +113,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
 
 
 #: Noun of ``tally`` → the name of its count, and the noun for users: plural, singular.
-_NOUNS = {
+NOUNS = {
     "op": ("computing_ops", "ops that compute (not views or wrappers)", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
     "launch": ("launches", "kernel launches", "kernel launch"),
@@ -162,7 +128,7 @@ _NOUNS = {
 }
 #: Noun of ``tally`` → the words that follow ``mean``, ``median`` or ``longest``, such as
 #: ``computing op``.
-_LASTING = {noun: singular for noun, (_, _, singular) in _NOUNS.items() if noun != "memset"} | {
+_LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
 }
@@ -173,7 +139,7 @@ _WAIT = "for a value or for the device"
 _ALL = (
     *(
         Quantity(name, text, "", _counted(n), singular)
-        for n, (name, text, singular) in _NOUNS.items()
+        for n, (name, text, singular) in NOUNS.items()
     ),
     *(length for noun, text in _LASTING.items() for length in _lengths(noun, text)),
     *(
@@ -192,7 +158,13 @@ _ALL = (
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),
     Quantity("cast_bytes", "bytes cast", "bytes", _bytes("casts")),
     Quantity("copied_bytes", "bytes copied", "bytes", _bytes("copies")),
-    Quantity("syncs", f"waits of the host {_WAIT}", "", _syncs, f"wait of the host {_WAIT}"),
+    Quantity(
+        "syncs",
+        f"waits of the host {_WAIT}",
+        "",
+        lambda c: _value_reads(c) if c.sync_calls is None else c.sync_calls,
+        f"wait of the host {_WAIT}",
+    ),
 )
 
 #: Name → count or duration.

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lstmprof.breakdown.timings import FAULT_NS
-from lstmprof.diagnose import settings
-from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name
+from lstmprof.diagnose.findings import settings
+from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import count, cropped, number_of, percent, quantity
 from lstmprof.runs.fields import ThreadTime
@@ -189,7 +190,9 @@ def _spinning(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    first, second = _faults(fast), _faults(slow)
+    first, second = (
+        _per_step(profile, profile.info.timing_page_faults) for profile in (fast, slow)
+    )
     if first is None or second is None:
         return None
     if not _explains_enough((second - first) * FAULT_NS, fast, slow):
@@ -206,19 +209,13 @@ def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
         return Reason("kernel path", text, setting)
     theirs, own = _libraries(fast), _libraries(slow)
     if theirs == own:
-        return _without_onednn(fast, slow)
+        difference = _differs(settings.ONEDNN, fast, slow)
+        text = f"oneDNN is {difference.slow}" if difference else ""
+        return Reason("kernel path", text, settings.ONEDNN) if difference else None
     whose = [" and ".join(sorted(some)) or "no known library" for some in (own, theirs)]
     setting = settings.ONEDNN if _LIBRARIES["onednn"] in theirs ^ own else ""
     text = f"{whose[0]} runs the kernels (baseline: {whose[1]})"
     return Reason("kernel path", text, setting)
-
-
-def _without_onednn(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if only the setting of oneDNN differs, not the libraries in op names."""
-    difference = _differs(settings.ONEDNN, fast, slow)
-    if difference is None:
-        return None
-    return Reason("kernel path", f"oneDNN is {difference.slow}", settings.ONEDNN)
 
 
 def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
@@ -240,10 +237,11 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
     """Return the reason if reading the additional cache lines takes long enough."""
-    counts = [_per_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)]
+    first, second = (
+        _per_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)
+    )
     peaks = slow.info.peaks
     rate = peaks.copy_bytes_per_s if peaks else None
-    first, second = counts
     if slow.device is not None or first is None or second is None or not rate:
         return None
     if not _explains_enough((second - first) * _LINE_BYTES / rate * 1e9, fast, slow):
@@ -254,8 +252,9 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
     """Return the reason if the slow run executes ``_MORE_INSTRUCTIONS`` times as many."""
-    counts = [_per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)]
-    first, second = counts
+    first, second = (
+        _per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)
+    )
     if slow.device is not None or not first or not second or second < _MORE_INSTRUCTIONS * first:
         return None
     return Reason(
@@ -309,11 +308,6 @@ def _busy_cpus(profile: StepProfile) -> float | None:
 def _cpu_share(profile: StepProfile) -> float | None:
     """Return the share of time in which the only thread had a CPU; None for several threads."""
     return _busy_cpus(profile) if profile.info.threads == 1 else None
-
-
-def _faults(profile: StepProfile) -> float | None:
-    """Return the page faults per step."""
-    return _per_step(profile, profile.info.timing_page_faults)
 
 
 def _per_step(profile: StepProfile, timed: int | None) -> float | None:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import NO_HOST, NO_LAUNCHES
 from lstmprof.breakdown.replay import CHANGES, what_if
-from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import causes
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
+from lstmprof.diagnose.step_profile import StepProfile, total_ns
+from lstmprof.diagnose.step_profile.contributors import Contributor
 
 #: How a saving was computed. ``DIFFERENCE``: from two runs; ``TAKEN``: all the time of the kind;
 #: ``ROOFLINE``: the time above the least time of the work; ``REPLAY``: by a replay of the step.

@@ -12,8 +12,6 @@ from lstmprof import names
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.certainty.pair import Ratio, ratio_of, span_of
 from lstmprof.diagnose.comparable import refuse_unless_comparable
-from lstmprof.diagnose.findings import lengths
-from lstmprof.diagnose.gate.document import VERSION
 from lstmprof.diagnose.gate.limits import Limit
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
@@ -23,6 +21,8 @@ from lstmprof.runs.metadata import condition
 
 State = Literal["pass", "fail", "inconclusive"]
 
+#: Version of the JSON document, whose fields docs/compare_document.py describes.
+VERSION = 2
 #: Exit status of each state. As in all commands, errors exit with 1 or 2, and signals with 128 plus
 #: their number.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
@@ -172,7 +172,7 @@ def verdict(
         base, new = (
             replace(p, name=f"{p.name} ({side})") for p, side in ((base, "base"), (new, "new"))
         )
-    ratio = ratio_of(base, new) if min(lengths(base, new)) > 0 else None
+    ratio = ratio_of(base, new) if min(base.length_ns, new.length_ns) > 0 else None
     judged = tuple(_judged(limit, ratio, new) for limit in limits)
     state = next(state for state in _GRAVEST if state in {j.state for j in judged})
     advice = _advice(base, new, judged) if state == "inconclusive" else ""
@@ -210,9 +210,9 @@ def _sentence(
     title = _title(base, new)
     if ratio is None:
         return f"{title}: not compared, because a step has zero duration"
-    base_ns, new_ns = lengths(base, new)
+    new_ms, base_ms = (milliseconds(p.length_ns, 2) for p in (new, base))
     what = "per step" if base.span and new.span else "per profiled step"
-    times = f"{milliseconds(new_ns, 2)} ms {what}, baseline {milliseconds(base_ns, 2)} ms"
+    times = f"{new_ms} ms {what}, baseline {base_ms} ms"
     interval = f"95 % interval {_range(ratio)}, {_rounds(base, new)}"
     limits = listed(f"'{j.limit.text}'" for j in judged if j.state == state)
     ends = {
@@ -278,7 +278,6 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
 
 def _to_dict(verdict: Verdict) -> dict[str, Any]:
     base, new, ratio = verdict.base, verdict.new, verdict.ratio
-    base_ns, new_ns = lengths(base, new)
     return {
         "state": verdict.state,
         "sentence": verdict.sentence,
@@ -289,8 +288,8 @@ def _to_dict(verdict: Verdict) -> dict[str, Any]:
         "workload": new.info.workload.name,
         "base": base.name,
         "new": new.name,
-        "base_ns": base_ns,
-        "new_ns": new_ns,
+        "base_ns": base.length_ns,
+        "new_ns": new.length_ns,
         "ratio": ratio and ratio.value,
         "ratio_low": ratio and ratio.low,
         "ratio_high": ratio and ratio.high,

@@ -8,8 +8,7 @@ tests run each template.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from string import Template
 
 from lstmprof import implementations
@@ -20,61 +19,46 @@ _AS_BUILT = """\
 from lstmprof.implementations.$folder import $module
 from lstmprof.workloads import Workload
 
-workload = Workload($fields)
+workload = Workload(
+$fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: A function that returns whether a template can build the network of a workload.
-_Fits = Callable[[Workload], bool]
+#: What a network may have beyond one forward LSTM layer and a head, and a template may support.
+_Extras = frozenset[str]
+_ONE: _Extras = frozenset()
+_FORWARD: _Extras = _ONE | {"layers"}
+_LSTMS: _Extras = _FORWARD | {"directions"}
+_WITH_HEAD: _Extras = _LSTMS | {"gru"}
+_ALL: _Extras = _WITH_HEAD | {"rnn", "no head"}
 
-
-def _any(w: Workload) -> bool:
-    return True
-
-
-def _with_head(w: Workload) -> bool:
-    return w.head and w.cell in ("lstm", "gru")
-
-
-def _lstms_with_head(w: Workload) -> bool:
-    return w.head and w.cell == "lstm"
-
-
-def _forward_lstms(w: Workload) -> bool:
-    return _lstms_with_head(w) and not w.bidirectional
-
-
-def _one_lstm(w: Workload) -> bool:
-    return _forward_lstms(w) and w.layers == 1
-
-
-#: Implementation → its template, and a function that says which networks the template can build.
-TEMPLATES: Mapping[str, tuple[str, _Fits]] = {
-    "torch-lstmcell-basic": (templates.BY_HAND, _one_lstm),
-    "torch-lstmcell-fused": (templates.CELL, _one_lstm),
-    "torch-nn-lstm": (templates.LAYER, _any),
-    "torch-script": (templates.SCRIPTED, _one_lstm),
-    "torch-compile": (templates.COMPILED_CELL, _one_lstm),
-    "torch-compile-layer": (templates.COMPILED_LAYER, _any),
-    "torch-aot-inductor": (templates.EXPORTED_LAYER, _any),
-    "tf-lstmcell": (templates.WHILE_LOOP, _one_lstm),
-    "tf-basiclstmcell": (templates.DYNAMIC_RNN, _one_lstm),
-    "tf-lstmblockcell": (templates.BLOCK_CELL, _one_lstm),
-    "tf-lstmblockfusedcell": (templates.BLOCK_LAYER, _one_lstm),
-    "tf-cudnnlstm": (templates.CUDNN_LAYER, _lstms_with_head),
-    "keras-lstm": (templates.KERAS, _any),
-    "keras-lstm-mode1": (templates.KERAS, _any),
-    "keras-lstm-mode2": (templates.KERAS, _any),
-    "jax-scan": (templates.SCAN, _one_lstm),
-    "flax-lstm": (templates.FLAX, _with_head),
-    "equinox-lstm": (templates.EQUINOX, _one_lstm),
-    "haiku-lstm": (templates.HAIKU, _forward_lstms),
-    "jax-cudnn": (templates.CUDNN, _lstms_with_head),
-    "keras-torch-lstm": (templates.KERAS, _any),
-    "keras-jax-lstm": (templates.KERAS, _any),
-    "pytensor-scan": (templates.PYTENSOR, _one_lstm),
-    "onnxruntime-lstm": (templates.ONNX_RUNTIME, _one_lstm),
-    "openvino-lstm": (templates.OPENVINO, _one_lstm),
+#: Implementation → its template, and the extras that the template supports.
+TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
+    "torch-lstmcell-basic": (templates.BY_HAND, _ONE),
+    "torch-lstmcell-fused": (templates.CELL, _ONE),
+    "torch-nn-lstm": (templates.LAYER, _ALL),
+    "torch-script": (templates.SCRIPTED, _ONE),
+    "torch-compile": (templates.COMPILED_CELL, _ONE),
+    "torch-compile-layer": (templates.COMPILED_LAYER, _ALL),
+    "torch-aot-inductor": (templates.EXPORTED_LAYER, _ALL),
+    "tf-lstmcell": (templates.WHILE_LOOP, _ONE),
+    "tf-basiclstmcell": (templates.DYNAMIC_RNN, _ONE),
+    "tf-lstmblockcell": (templates.BLOCK_CELL, _ONE),
+    "tf-lstmblockfusedcell": (templates.BLOCK_LAYER, _ONE),
+    "tf-cudnnlstm": (templates.CUDNN_LAYER, _LSTMS),
+    "keras-lstm": (templates.KERAS, _ALL),
+    "keras-lstm-mode1": (templates.KERAS, _ALL),
+    "keras-lstm-mode2": (templates.KERAS, _ALL),
+    "jax-scan": (templates.SCAN, _ONE),
+    "flax-lstm": (templates.FLAX, _WITH_HEAD),
+    "equinox-lstm": (templates.EQUINOX, _ONE),
+    "haiku-lstm": (templates.HAIKU, _FORWARD),
+    "jax-cudnn": (templates.CUDNN, _LSTMS),
+    "keras-torch-lstm": (templates.KERAS, _ALL),
+    "keras-jax-lstm": (templates.KERAS, _ALL),
+    "pytensor-scan": (templates.PYTENSOR, _ONE),
+    "onnxruntime-lstm": (templates.ONNX_RUNTIME, _ONE),
+    "openvino-lstm": (templates.OPENVINO, _ONE),
 }
 #: Implementation → the additional arguments of its Keras layer.
 _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
@@ -85,29 +69,26 @@ def code_of(implementation: str, workload: Workload) -> str:
     row = implementations.ROWS.get(implementation)
     if row is None:
         return f"# {implementation} is your own file: it has the code\n"
-    template, fits = TEMPLATES.get(row.name, ("", _any))
+    template, supported = TEMPLATES.get(row.name, ("", _ALL))
     plain = not workload.vocabulary and not workload.variable_length
-    if not template or not plain or not fits(workload):
+    if not template or not plain or not _extras(workload) <= supported:
         return _as_built(row.file, workload)
     return Template(template).substitute(_values(row.name, row.framework, workload))
+
+
+def _extras(w: Workload) -> set[str]:
+    """Return what the network has beyond one forward LSTM layer and a head."""
+    has = {"layers": w.layers > 1, "directions": w.bidirectional, "no head": not w.head}
+    return {extra for extra, is_there in has.items() if is_there} | {w.cell} - {"lstm"}
 
 
 def _as_built(file: str, workload: Workload) -> str:
     folder, _, module = file.rpartition(".")
     folder, module = (folder, module) if folder else (file, "__init__")
-    given = {name: value for name, value in vars(workload).items() if value is not None}
-    fields = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    values = {"folder": folder, "module": module, "fields": fields}
-    return _wrapped(Template(_AS_BUILT).substitute(values))
-
-
-def _wrapped(text: str) -> str:
-    """Return ``text`` with the arguments of ``Workload(…)`` on lines of four."""
-    head, fields, tail = re.split(r"Workload\((?=name)|\)\nnetwork", text)
-    parts = fields.split(", ")
-    lines = [", ".join(parts[at : at + 4]) for at in range(0, len(parts), 4)]
-    body = "".join(f"    {line},\n" for line in lines)
-    return f"{head}Workload(\n{body})\nnetwork{tail}"
+    given = [f"{name}={value!r}" for name, value in vars(workload).items() if value is not None]
+    lines = [", ".join(given[at : at + 4]) for at in range(0, len(given), 4)]
+    fields = "".join(f"    {line},\n" for line in lines)
+    return Template(_AS_BUILT).substitute(folder=folder, module=module, fields=fields)
 
 
 def _values(name: str, framework: str, w: Workload) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 ::
 
-    starting  keras  cells  layers  sequences  launching  waiting  feeding  work  modes
+    starting  keras  cells  scans  layers  sequences  launching  waiting  feeding  work  modes
         ─▶ TABLE ─▶ remedies
 
 A row is advised if the profile shows its condition, the row is for the profile's framework, and its
@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Finding, findings
+from lstmprof.diagnose.findings import Finding, causes, findings
 from lstmprof.diagnose.remedies import (
     cells,
     feeding,
@@ -25,6 +24,7 @@ from lstmprof.diagnose.remedies import (
     launching,
     layers,
     modes,
+    scans,
     sequences,
     starting,
     waiting,
@@ -77,16 +77,16 @@ TABLE: tuple[Remedy, ...] = (
     keras.PAD_AT_THE_END,
     keras.KERAS_OUT_OF_ITS_LOOP,
     keras.UPGRADE_KERAS,
-    cells.CUDNN_FOR_JAX,
+    scans.CUDNN_FOR_JAX,
     cells.LOOP_WITHOUT_THE_HOST,
     cells.PARALLEL_FORM,
     cells.VALUES_IN_LOOP,
     cells.LAYER_OUTSIDE_COMPILED_CODE,
     cells.LAYER_IN_ONE_OP,
     cells.INPUTS_AT_ONCE,
-    cells.GATES_TOGETHER,
-    cells.UNROLL_THE_LOOP,
-    cells.WHOLE_SCAN,
+    scans.GATES_TOGETHER,
+    scans.UNROLL_THE_LOOP,
+    scans.WHOLE_SCAN,
     work.DO_IT_ONCE,
     sequences.UNBIND,
     sequences.SLICE_AT_ONCE,

@@ -1,9 +1,4 @@
-"""Causes: layers that run one cell at a time, or are called once per time step.
-
-JAX's ``lax.scan`` is a ``while`` of XLA, whose instructions have paths like
-``jit(step)/jvp(RNN_0)/while/body/OptimizedLSTMCell_0/dot_general``. PyTensor's Scan is an operator
-that calls a compiled function once per time step.
-"""
+"""Causes: layers that run one cell at a time, or are called once per time step."""
 
 from __future__ import annotations
 
@@ -11,40 +6,34 @@ import re
 from collections import Counter
 
 from lstmprof import implementations
-from lstmprof.breakdown.recurrent.ladder import SEPARATE_PRODUCTS
-from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.keras import is_keras, is_masked
 from lstmprof.diagnose.remedies.rows import (
     HOST,
-    JAX,
     TENSORFLOW,
     TENSORFLOW_1,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     is_mostly_calls,
-    kernels_and_gaps,
     often,
     series_of_launches,
-    times_called,
 )
 from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped
 
 #: Least share of the cells after which a value must be read to match ``values_in_loop``. In a loop
 #: over T time steps, only T - 1 reads are between two cells.
 _LEAST_READ = 0.5
-#: Least number of cells, layer calls or matmuls per step that count as a loop over time steps. The
-#: second number is for layer calls without recorded shapes, because eight such calls may be eight
-#: layers. Chosen by hand.
+#: Least number of cells or layer calls per step that count as a loop over time steps. The second
+#: number is for layer calls without recorded shapes, because eight such calls may be eight layers.
+#: Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 #: When one call for all time steps is not possible.
@@ -117,9 +106,6 @@ _KERNELS = (
 )
 #: With at least this many calls per time step, work counts as done in every time step.
 _EACH = 0.9
-_PRODUCT = re.compile(r"while/body/.*dot_general$")
-_JAX_TANH = re.compile(r"while/body/.*tanh$")
-_LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile(r"(?i)gru")
 
 
 def layer_in_one_op(f: Finding) -> Match | None:
@@ -172,12 +158,10 @@ def reference_form(f: Finding) -> Match | None:
     if profile.device is not None and series_of_launches(f) is None:
         return None
     name, calls = module
-    fixes = (fix for pattern, on_cpu, fix in _KERNELS if pattern.search(name)
-             and (on_cpu or profile.device is not None))  # fmt: skip
-    fix = next(fixes, "")
-    return (
-        Match(f"{cropped(name)} calls the same op {count(calls)} times", fix=fix) if fix else None
-    )
+    for pattern, on_cpu, fix in _KERNELS:
+        if pattern.search(name) and (on_cpu or profile.device is not None):
+            return Match(f"{cropped(name)} calls the same op {count(calls)} times", fix=fix)
+    return None
 
 
 def one_time_step_per_call(f: Finding) -> Match | None:
@@ -227,15 +211,10 @@ def form_of(profile: StepProfile) -> str | None:
         return LOOP
     if any(c.part == "rnn" for c in profile.contributors):
         return LAYER_OP
-    return _form_of_cells(profile)
-
-
-def _form_of_cells(profile: StepProfile) -> str | None:
-    """Return ``LOOP`` or ``CELL_OP`` if a step has ``_SERIES`` LSTM cells, else None."""
     cells: Counter[str] = Counter()
-    for row in profile.rows("layers"):
-        if row.get("cell") == "lstm" and row["form"] in (LOOP, CELL_OP):
-            cells[row["form"]] += (row["cells"] or 0) * (row["calls"] or 0)
+    for layer in profile.rows("layers"):
+        if layer.get("cell") == "lstm" and layer["form"] in (LOOP, CELL_OP):
+            cells[layer["form"]] += (layer["cells"] or 0) * (layer["calls"] or 0)
     form, number = max(cells.items(), key=lambda pair: pair[1], default=(None, 0))
     return form if number / max(profile.steps, 1) >= _SERIES else None
 
@@ -268,11 +247,10 @@ def input_matmuls(f: Finding) -> Match | None:
     if f.slow.runs_on != "cuda" and not mostly_calls:
         return None
     need = "needs" if needed == 1 else "need"
-    seen = (
+    return Match(
         f"{count(products)} matmuls per time step, but only {needed} {need} the result of the "
         "previous time step"
     )
-    return Match(seen)
 
 
 def separate_gates(f: Finding) -> Match | None:
@@ -321,7 +299,8 @@ def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
 
     The result is (name of the work, calls per time step, a library with such a cell or None).
     """
-    steps = _looped_time_steps(profile)
+    loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
+    steps = sum(row["time_steps"] * (row["calls"] or 0) for row in loops) / profile.steps
     if not steps:
         return None
     ops = profile.rows("ops")
@@ -331,103 +310,6 @@ def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
             return what, times, elsewhere
     peepholes = profile.seen.peepholes / steps
     return (_PEEPHOLES, peepholes, None) if peepholes >= 2 * _EACH else None
-
-
-def _looped_time_steps(profile: StepProfile) -> float:
-    """Return the number of time steps per training step that run as a loop; 0 if unknown."""
-    loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
-    return float(sum(row["time_steps"] * (row["calls"] or 0) for row in loops)) / profile.steps
-
-
-def scanned_layer(f: Finding) -> Match | None:
-    """Match a recurrent layer of JAX that runs as a loop of XLA on a GPU."""
-    profile = f.slow
-    if profile.device is None or any(c.part == "rnn" for c in profile.contributors):
-        return None
-    layer = scanned(profile)
-    if layer is None:
-        return None
-    products = _products_in_loop(profile)
-    seen = f"the loop runs {count(products)} matmuls{profile.per_step}" if products else ""
-    return Match(
-        seen, cause=f"JAX runs {layer} as a loop over time steps (lax.scan) instead of cuDNN"
-    )
-
-
-def scanned(profile: StepProfile) -> str | None:
-    """Return a name for the layer that a loop of JAX computes, such as ``the LSTM``.
-
-    Return None if no such loop is known or cuDNN has no such layer.
-    """
-    row = implementations.ROWS.get(profile.implementation or "")
-    if row is not None:
-        return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None
-    paths = profile.seen.paths
-    if _products_in_loop(profile) < _SERIES or is_keras(profile):
-        return None
-    if any(_LSTM.search(path) for path in paths):
-        return "the LSTM"
-    recurrent = any(_JAX_TANH.search(path) for path in paths)
-    named_otherwise = any(_GRU.search(path) for path in paths)
-    return "what is likely an LSTM" if recurrent and not named_otherwise else None
-
-
-def small_loop(f: Finding) -> Match | None:
-    """Match a loop of XLA on a GPU if the median kernel is shorter than the median gap."""
-    profile = f.slow
-    saves_ns = series_of_launches(f)
-    gaps, times = profile.seen.gaps, max(_loops(profile).values(), default=0.0)
-    if saves_ns is None or gaps is None or times < _SERIES:
-        return None
-    seen = f"the body of a loop runs {often(profile, times)}; "
-    return Match(f"{seen}{kernels_and_gaps(gaps)}", saves_ns)
-
-
-def _loops(profile: StepProfile) -> dict[str, float]:
-    """Return name-scope path → times per step that XLA's loop of this path runs its body."""
-    times: dict[str, float] = {}
-    for path, number in profile.seen.paths.items():
-        loop, body, _ = path.partition("while/body")
-        if body:
-            times[loop] = max(times.get(loop, 0.0), number)
-    return times
-
-
-def gates_apart(f: Finding) -> Match | None:
-    """Match a loop of XLA on a CPU that runs a separate matmul for each gate's weights.
-
-    XLA calls each op of the loop from a table (thunks). One such call takes longer than a small op.
-    """
-    profile = f.slow
-    rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
-    if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:
-        return None
-    steps = sum((row["time_steps"] or 0) * (row["calls"] or 0) for row in rows) / profile.steps
-    forward = sum(
-        times
-        for path, times in profile.seen.paths.items()
-        if _PRODUCT.search(path) and "transpose(" not in path
-    )
-    if not steps or forward <= steps:
-        return None
-    return Match(
-        f"{count(steps)} time steps run {count(forward)} matmuls, but need only one per time step"
-    )
-
-
-def _products_in_loop(profile: StepProfile) -> float:
-    return sum(times for path, times in profile.seen.paths.items() if _PRODUCT.search(path))
-
-
-def scan_of_pytensor(f: Finding) -> Match | None:
-    """Match the op Scan of PyTensor or Theano, a loop that calls the cell's ops one by one."""
-    scans = times_called(f.slow, SCAN)
-    if not scans:
-        return None
-    fix = ""
-    if f.slow.framework == "theano":
-        fix = "move to PyTensor, which can compile the whole loop (mode='NUMBA')"
-    return Match(f"Scan runs {often(f.slow, scans)}", fix=fix)
 
 
 FUSE_THE_CELL = Remedy(
@@ -440,28 +322,6 @@ FUSE_THE_CELL = Remedy(
     kinds=(*HOST, *WORK),
     decide=variant_cell,
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
-    example=Example(
-        of="an LSTM written by hand with nn.LayerNorm over its gates, 12 time steps, PyTorch on a "
-        "CPU",
-        seen="the cell computes a normalisation once per time step",
-    ),
-)
-CUDNN_FOR_JAX = Remedy(
-    name="cuDNN for JAX",
-    cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
-    fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
-    "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of its "
-    "ops contain LSTM, or it computes tanh and the names contain no other type of cell. The "
-    "profile shows no cuDNN layer op and no Keras layer",
-    kinds=(*HOST, *WORK),
-    frameworks=JAX,
-    decide=scanned_layer,
-    sources=(
-        "https://github.com/jax-ml/jax/issues/13111",
-        "https://github.com/jax-ml/jax/pull/13319",
-        "https://github.com/keras-team/keras/pull/22399",
-    ),
 )
 VALUES_IN_LOOP = Remedy(
     name="no value in the loop",
@@ -489,11 +349,6 @@ LAYER_IN_ONE_OP = Remedy(
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     decide=layer_in_one_op,
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
-    example=Example(
-        of="an LSTM written by hand (32 units, batch 8), PyTorch 2.13 on a CPU",
-        seen="a loop of 20 cells per step",
-        gain="2.25 → 0.49 ms per step",
-    ),
 )
 LAYER_OUTSIDE_COMPILED_CODE = Remedy(
     name="layer outside compiled code",
@@ -511,12 +366,6 @@ LAYER_OUTSIDE_COMPILED_CODE = Remedy(
         "https://github.com/pytorch/pytorch/pull/185163",
         "https://github.com/pytorch/pytorch/issues/186091",
     ),
-    example=Example(
-        of="nn.LSTM compiled with allow_rnn over 16 time steps (32 units, batch 8), PyTorch 2.13 "
-        "on a CPU without oneDNN",
-        seen="compiled code runs 16 LSTM cells one by one",
-        gain="2.3 → 1.0 ms per step; compiling took 170 s",
-    ),
 )
 WHOLE_SEQUENCE = Remedy(
     name="whole sequence in one call",
@@ -530,11 +379,6 @@ WHOLE_SEQUENCE = Remedy(
     first=True,
     decide=one_time_step_per_call,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
-    example=Example(
-        of="nn.LSTM called for each of 50 time steps (32 units, batch 8), PyTorch 2.13 on a CPU",
-        seen="50 aten::lstm calls per step, each for one time step",
-        gain="15.3 → 2.7 ms per step",
-    ),
 )
 INPUTS_AT_ONCE = Remedy(
     name="input matmul before the loop",
@@ -545,19 +389,6 @@ INPUTS_AT_ONCE = Remedy(
     kinds=(GEMM, LAUNCH, DISPATCH),
     decide=input_matmuls,
     sources=("https://arxiv.org/abs/1604.01946",),
-)
-WHOLE_SCAN = Remedy(
-    name="Scan as a whole",
-    cause="Scan calls the cell's operators one by one in every time step",
-    fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="The step runs the op Scan (in Theano: for or do_while), which calls other operators",
-    kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
-    frameworks=("pytensor", "theano"),
-    decide=scan_of_pytensor,
-    sources=(
-        "https://github.com/keras-team/keras/issues/1063",
-        "https://pytensor.readthedocs.io/en/latest/library/scan.html",
-    ),
 )
 FUSED_CELL = Remedy(
     name="fused cell",
@@ -573,48 +404,6 @@ FUSED_CELL = Remedy(
         "https://arxiv.org/abs/1604.01946",
     ),
 )
-GATES_TOGETHER = Remedy(
-    name="gates together",
-    cause="the loop over time steps runs many small ops: one matmul for each gate",
-    fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
-    kinds=(DISPATCH,),
-    frameworks=JAX,
-    decide=gates_apart,
-    sources=(
-        "https://github.com/jax-ml/jax/issues/36799",
-        "https://github.com/jax-ml/jax/issues/40150",
-        "https://github.com/jax-ml/jax/issues/26145",
-    ),
-    example=Example(
-        of="an LSTM in lax.scan with eight weight matrices over 50 time steps (32 units, batch 8), "
-        "JAX 0.10 on a CPU",
-        seen="50 time steps run 400 matmuls, but need only one per time step",
-        gain="1.51 → 0.85 ms per step; unroll=5 took 2.06 ms",
-    ),
-)
-UNROLL_THE_LOOP = Remedy(
-    name="unroll the loop",
-    cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
-    fix="give lax.scan a larger body (unroll=4), or run a network of this size on a CPU",
-    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or more "
-    "times per step",
-    kinds=HOST,
-    frameworks=JAX,
-    saves="the usual gaps between kernels",
-    decide=small_loop,
-    sources=(
-        "https://github.com/jax-ml/jax/issues/2491",
-        "https://github.com/jax-ml/jax/issues/29946",
-        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-    example=Example(
-        of="lax.scan over 8 time steps on a GPU (a generated profile)",
-        seen="the body of a loop runs 16 times per step; the median kernel takes 3.0 µs, and the "
-        "median idle gap before a kernel takes 30.0 µs",
-    ),
-)
 LOOP_WITHOUT_THE_HOST = Remedy(
     name="loop without the host",
     cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
@@ -628,11 +417,6 @@ LOOP_WITHOUT_THE_HOST = Remedy(
         "https://github.com/pytorch/pytorch/issues/166516",
         "https://github.com/pytorch/rl/pull/4217",
         "https://github.com/pytorch/rl/pull/4160",
-    ),
-    example=Example(
-        of="a compiled while_loop of 16 iterations (a generated profile)",
-        seen="one call of compiled code reads 17 values from the GPU",
-        gain="204 → 11 ms with a CUDA graph in pytorch/rl#4217",
     ),
 )
 PARALLEL_FORM = Remedy(
@@ -651,10 +435,5 @@ PARALLEL_FORM = Remedy(
         "https://github.com/NX-AI/xlstm/issues/61",
         "https://github.com/huggingface/transformers/issues/40765",
         "https://arxiv.org/abs/2410.01201",
-    ),
-    example=Example(
-        of="mLSTM that loops over 64 time steps (16 units, batch 4), PyTorch 2.13 on a CPU",
-        seen="mLSTMCell calls the same op 256 times",
-        gain="38.5 → 0.4 ms per step with the parallel form",
     ),
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose.causes import INPUT
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import INPUT
 from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW,
     TORCH,
-    Example,
     Match,
     Remedy,
     in_ms,
@@ -77,13 +76,8 @@ WORKERS = Remedy(
     "waits for it; the fix is then another number of workers",
     kinds=(INPUT,),
     frameworks=TORCH,
-    saves="the time of the input, if the DataLoader has no workers. Otherwise unknown",
     decide=loader,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
-    example=Example(
-        of="a ResNet-50 of PyTorch on a V100, whose DataLoader has no workers",
-        seen="getting the input takes 95.5 ms per step",
-    ),
 )
 PREFETCH = Remedy(
     name="prefetch",
@@ -92,7 +86,6 @@ PREFETCH = Remedy(
     condition="The step takes the next element of a tf.data dataset (IteratorGetNext)",
     kinds=(INPUT,),
     frameworks=TENSORFLOW,
-    saves="the time of the input",
     decide=dataset,
     sources=("https://www.tensorflow.org/guide/data_performance",),
 )
@@ -103,7 +96,6 @@ INPUT_BESIDE = Remedy(
     condition="The step has an input phase, such as a range named input, but uses neither a "
     "DataLoader nor tf.data. Captures of built-in implementations do not count",
     kinds=(INPUT,),
-    saves="the time of the input",
     decide=own_input,
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

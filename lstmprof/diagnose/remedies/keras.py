@@ -20,7 +20,6 @@ from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     often,
@@ -260,10 +259,6 @@ PAD_AT_THE_END = Remedy(
         "https://github.com/tensorflow/tensorflow/issues/30745",
         "https://github.com/tensorflow/tensorflow/issues/33148",
     ),
-    example=Example(
-        of="a text classifier of Keras 3.15 on TensorFlow 2.21, on a CPU, 20 time steps",
-        seen="the layer applies the mask 60 times per step",
-    ),
 )
 KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
@@ -297,9 +292,5 @@ UPGRADE_KERAS = Remedy(
         "https://github.com/keras-team/keras/issues/22274",
         "https://github.com/keras-team/keras/pull/22874",
         "https://github.com/keras-team/keras/pull/22399",
-    ),
-    example=Example(
-        of="keras.layers.LSTM of Keras 3.15 on PyTorch 2.13, on a CPU, with recorded Python frames",
-        seen="Keras on PyTorch has no one-op layer on a CPU",
     ),
 )

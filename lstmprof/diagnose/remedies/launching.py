@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable
 
 from lstmprof import implementations
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import MEMORY
 from lstmprof.diagnose.certainty.pair import layer_in_words
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
+from lstmprof.diagnose.findings.causes import MEMORY
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.keras import is_keras
@@ -19,7 +18,6 @@ from lstmprof.diagnose.remedies.rows import (
     TENSORFLOW,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     in_ms,
@@ -29,7 +27,8 @@ from lstmprof.diagnose.remedies.rows import (
     series_of_launches,
     times_called,
 )
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of
 
@@ -123,12 +122,14 @@ def fused_optimizer(f: Finding) -> Match | None:
 
     It must take half of the finding's time, or launch ten kernels per step if the device waits.
     """
-    if _is_fused(f.slow) or not _can_fuse(f.slow):
+    events = [*f.slow.rows("ops"), *f.slow.rows("kernels")]
+    if any(_FUSED.search(row["name"]) for row in events) or not _can_fuse(f.slow):
         return None
     saves = _optimizing_ns(f.contributors)
     if f.kind in causes.WAITS and f.slow.device is not None:
         series, kernels = series_of_launches(f), counted(f.slow, "kernels")
-        updates = sum(r["count"] for r in _optimizer_kernels(f.slow)) / f.slow.steps
+        own = (row for row in f.slow.rows("kernels") if row["category"] == "optimizer")
+        updates = sum(row["count"] for row in own) / f.slow.steps
         if series is None or updates < SERIES:
             return None
         saves = round(series * min(updates / max(kernels, 1.0), 1.0))
@@ -146,15 +147,6 @@ def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
         for c in contributors
         if "optimizer" in (c.part, c.purpose) or _OPTIMIZER.search(c.name or "")
     )
-
-
-def _optimizer_kernels(profile: StepProfile) -> list[dict[str, int]]:
-    return [row for row in profile.rows("kernels") if row["category"] == "optimizer"]
-
-
-def _is_fused(profile: StepProfile) -> bool:
-    rows = [*profile.rows("ops"), *profile.rows("kernels")]
-    return any(_FUSED.search(row["name"]) for row in rows)
 
 
 def _can_fuse(profile: StepProfile) -> bool:
@@ -180,17 +172,15 @@ def xla(f: Finding) -> Match | None:
         loop = row is None and is_keras(profile) and form_of(profile) == LOOP
         return Match(layer_in_words(profile), fix=_UNROLL) if loop else None
     if row is not None:
-        refused = {"xla", "xla on cuda"} & row.refusals().keys() or _ctc(profile, row)
+        settings = {"xla", "xla on cuda"}
+        settings |= {"xla of ctc"} if profile.info.workload.loss == "ctc" else set()
+        refused = settings & row.refusals().keys()
         return None if refused else Match(fix="compile the step with XLA (capture --xla)")
     saves = series_of_launches(f)
     if saves is None or times_called(profile, _NOT_XLA):
         return None
     seen = f"{count(counted(profile, 'launches'))} kernel launches{profile.per_step}"
     return Match(seen, saves, f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}")
-
-
-def _ctc(profile: StepProfile, row: implementations.Implementation) -> bool:
-    return profile.info.workload.loss == "ctc" and "xla of ctc" in row.refusals()
 
 
 def larger_batch(f: Finding) -> Match | None:
@@ -227,13 +217,11 @@ CUDA_GRAPH = Remedy(
     "least ten times as many launches as reads",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps between kernels",
     decide=cuda_graph,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
         "https://github.com/keras-team/keras/issues/8885",
     ),
-    example=Example(of="a Transformer of PyTorch on an H100", seen="16 kernel launches per step"),
 )
 XLA = Remedy(
     name="XLA",
@@ -245,8 +233,6 @@ XLA = Remedy(
     "its own loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
-    saves="for a GPU profile that another tool recorded: the usual gaps between kernels. Otherwise "
-    "unknown",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
 )
@@ -258,12 +244,8 @@ TORCH_COMPILE = Remedy(
     "kernel comes from a compiler such as Triton or XLA",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps between kernels, multiplied by the share of kernels that are elementwise",
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
-    example=Example(
-        of="a small BERT of PyTorch on an H100", seen="30 of 60 kernels per step are elementwise"
-    ),
 )
 FUSE_ELEMENTWISE = Remedy(
     name="fuse elementwise ops",
@@ -274,14 +256,9 @@ FUSE_ELEMENTWISE = Remedy(
     "and no step traces a function",
     kinds=(MEMORY,),
     frameworks=TORCH,
-    saves="the time of these kernels",
     instead="the fused kernels",
     decide=unfused,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
-    example=Example(
-        of="12 elementwise ops in a row (a generated profile)",
-        seen="12 elementwise kernels per step, none of them made by a compiler",
-    ),
 )
 FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
@@ -292,16 +269,10 @@ FUSED_OPTIMIZER = Remedy(
     "launches ten or more kernels per step",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
-    saves="the time of the optimizer",
     several_kinds=True,
     instead="the fused optimizer",
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
-    example=Example(
-        of="Adam on nn.LSTM(320, 320), PyTorch 2.13 on a CPU",
-        seen="the optimizer takes 4.8 ms per step",
-        gain="4.78 → 0.72 ms of the optimizer",
-    ),
 )
 LARGER_BATCH = Remedy(
     name="larger batch",
@@ -311,11 +282,6 @@ LARGER_BATCH = Remedy(
     kinds=HOST,
     decide=larger_batch,
     sources=("https://github.com/keras-team/keras/issues/8885",),
-    example=Example(
-        of="a small BERT of PyTorch on an MI300",
-        seen="the median kernel takes 4.8 µs, and the median idle gap before a kernel takes 40.5 "
-        "µs",
-    ),
 )
 FILL_THE_DEVICE = Remedy(
     name="fill the GPU",

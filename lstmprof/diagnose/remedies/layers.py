@@ -32,13 +32,12 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     algorithm,
     gpu_of,
 )
-from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -122,13 +121,11 @@ def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
         op=row["op"],
         **{name: row[name] for name in names},
     )
-    return OnCudnn(layer, tuple(_passes(layer, gpu, row)))
-
-
-def _passes(layer: Layer, gpu: Gpu, row: dict[str, Any]) -> Iterator[Run]:
-    yield Run("forward", algorithm(layer, gpu, True), row["algorithm_seen"])
+    runs = [Run("forward", algorithm(layer, gpu, True), row["algorithm_seen"])]
     if row["backward_ns"] is not None:
-        yield Run("backward", algorithm(layer, gpu, False), row["backward_algorithm_seen"])
+        seen = row["backward_algorithm_seen"]
+        runs.append(Run("backward", algorithm(layer, gpu, False), seen))
+    return OnCudnn(layer, tuple(runs))
 
 
 def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
@@ -257,7 +254,6 @@ PERSISTENT_KERNELS = Remedy(
     "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
     "directions, packing, projection and device",
     kinds=(GEMM, MEMORY, LAUNCH),
-    saves="the time of the layer's kernels; if the kernels are unknown, the time of their launches",
     frameworks=TORCH,
     decide=persistent_kernels,
     sources=(
@@ -292,7 +288,6 @@ FLATTEN_PARAMETERS = Remedy(
     "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="the time of these copies",
     decide=weights_apart,
     sources=(
         "https://github.com/pytorch/examples/issues/248",
@@ -300,10 +295,6 @@ FLATTEN_PARAMETERS = Remedy(
         "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",
         "https://github.com/pytorch/pytorch/pull/3752",
         "https://github.com/pytorch/pytorch/issues/3751",
-    ),
-    example=Example(
-        of="nn.LSTM on cuDNN with eight separate weight arrays (a generated profile)",
-        seen="aten::_cudnn_rnn copies its weights 8 times per step",
     ),
 )
 FLATTEN_ONCE = Remedy(
@@ -313,16 +304,11 @@ FLATTEN_ONCE = Remedy(
     condition="The profiled steps make copies inside the op _cudnn_rnn_flatten_weight",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="the time of these copies",
     decide=from_facts(
         lambda f: [h for h in f.slow.seen.weights if h.within == _FLATTENS],
         "flatten_parameters() makes copies {times}",
     ),
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
-    example=Example(
-        of="flatten_parameters() in every forward pass (a generated profile)",
-        seen="flatten_parameters() makes copies 8 times per step",
-    ),
 )
 CAST_WEIGHTS_ONCE = Remedy(
     name="cast the layer's weights once",
@@ -332,15 +318,10 @@ CAST_WEIGHTS_ONCE = Remedy(
     "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
     kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="the time of these casts",
     decide=weights_cast,
     sources=(
         "https://github.com/pytorch/pytorch/issues/42385",
         "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
-    ),
-    example=Example(
-        of="nn.LSTM under autocast on cuDNN (a generated profile)",
-        seen="aten::_cudnn_rnn casts its weights 8 times per step",
     ),
 )
 BFLOAT16_ON_CUDNN = Remedy(
@@ -356,9 +337,5 @@ BFLOAT16_ON_CUDNN = Remedy(
     sources=(
         "https://github.com/pytorch/pytorch/pull/164411",
         "https://github.com/pytorch/pytorch/issues/116925",
-    ),
-    example=Example(
-        of="nn.LSTM in bfloat16 without cuDNN (a generated profile)",
-        seen="aten::lstm runs its 10 time steps op by op",
     ),
 )

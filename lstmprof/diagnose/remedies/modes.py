@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose import causes, settings
-from lstmprof.diagnose.causes import COPY, DISPATCH, LAUNCH, MEMORY, SYNC
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes, settings
+from lstmprof.diagnose.findings.causes import COPY, DISPATCH, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.reasons import THREADS, reason
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     from_facts,
     often,
 )
-from lstmprof.diagnose.seen import Slow
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.numbers import count, cropped, listed, quantity
 
@@ -50,20 +47,18 @@ def denormals(f: Finding) -> Match | None:
     """Match matmuls that denormals slow in a part of each step, or a setting that keeps them."""
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
-        return Match(_slowing(slow), slow.ns)
+        fast_each, slow_each = quantity(slow.fast_ns, "ns"), quantity(slow.slow_ns, "ns")
+        parts = f"{fast_each} in one part of every step, and {slow_each} in another part"
+        seen = f"{slow.name} of one shape takes {parts}"
+        if slow.whole:
+            forward = f"but the forward pass takes only {fast_each}"
+            seen = f"{slow.name} takes {slow_each}, {forward}"
+        return Match(seen, slow.ns)
     if f.fast is None or f.slow.runs_on != "cpu":
         return None
     if (settings.denormals(f.fast.info), settings.denormals(f.slow.info)) != ("flushed", "kept"):
         return None
     return Match(f"{labels(f.fast, f.slow)[0]} flushed denormals to zero; this run kept them")
-
-
-def _slowing(slow: Slow) -> str:
-    fast_each, slow_each = quantity(slow.fast_ns, "ns"), quantity(slow.slow_ns, "ns")
-    if slow.whole:
-        return f"{slow.name} takes {slow_each}, but the forward pass takes only {fast_each}"
-    parts = f"{fast_each} in one part of every step, and {slow_each} in another part"
-    return f"{slow.name} of one shape takes {parts}"
 
 
 def crowded(f: Finding) -> Match | None:
@@ -138,12 +133,6 @@ DETACH_THE_STATE = Remedy(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html",
         "https://github.com/pytorch/examples/blob/main/word_language_model/main.py",
     ),
-    example=Example(
-        of="nn.LSTM that passes its state on from batch to batch, PyTorch 2.13 on a CPU",
-        seen="the backward pass has 44 autograd nodes in the first profiled step and 84 in the "
-        "last step",
-        gain="1.7 → 0.3 ms of matmuls per step, after eight steps",
-    ),
 )
 NO_ANOMALY_MODE = Remedy(
     name="no anomaly mode",
@@ -155,11 +144,6 @@ NO_ANOMALY_MODE = Remedy(
     first=True,
     decide=anomaly_mode,
     sources=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
-    example=Example(
-        of="nn.LSTMCell in torch.autograd.set_detect_anomaly, PyTorch 2.13 on a CPU",
-        seen="autograd checks for NaN 1,077 times per step (aten::isnan)",
-        gain="80.3 → 17.7 ms per step",
-    ),
 )
 NO_DEBUGGING = Remedy(
     name="no debugging settings",
@@ -170,17 +154,11 @@ NO_DEBUGGING = Remedy(
     "these environment variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, "
     "PYTHONDEVMODE, PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
     kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
-    saves="if launches wait for their kernels: the GPU's busy time or its idle time, whichever is "
-    "shorter. Otherwise unknown",
     several_kinds=True,
     decide=debugging,
     sources=(
         "https://docs.pytorch.org/docs/stable/torch_environment_variables.html",
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
-    ),
-    example=Example(
-        of="launch calls that wait for their kernels (a generated profile)",
-        seen="22 launches per step return only after their kernel has ended",
     ),
 )
 FLUSH_DENORMALS = Remedy(
@@ -194,19 +172,12 @@ FLUSH_DENORMALS = Remedy(
     "Or two runs are compared, and only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
-    saves="for one run, the time that the slow matmuls take beyond the fast matmuls. For two runs: "
-    "unknown",
     decide=denormals,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
         "https://github.com/pytorch/pytorch/issues/19651",
         "https://github.com/uxlfoundation/oneDNN/issues/561",
         "https://github.com/chainer/chainer/issues/2554",
-    ),
-    example=Example(
-        of="an LSTM written by hand with small weights over 160 time steps, PyTorch 2.13 on a CPU",
-        seen="aten::mm of one shape takes 6.0 µs in one part of every step, and 331.6 µs in "
-        "another part",
     ),
 )
 NO_GRADIENT_HOOKS = Remedy(
@@ -217,17 +188,11 @@ NO_GRADIENT_HOOKS = Remedy(
     "or after it (hooks of modules and parameters). Hooks of distributed training do not count",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
-    saves="the time of the ops in the hooks, without the Python code between these ops",
     several_kinds=True,
     decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names} {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html",
         "https://docs.pytorch.org/docs/stable/notes/autograd.html",
-    ),
-    example=Example(
-        of="statistics of every gradient in Tensor.register_hook, PyTorch 2.13 on a CPU",
-        seen="hooks run aten::is_nonzero and other ops 480 times per step (22.0 ms)",
-        gain="19.1 → 17.5 ms per step, in another program",
     ),
 )
 COMPUTE_ONCE = Remedy(
@@ -238,18 +203,11 @@ COMPUTE_ONCE = Remedy(
     "…)",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the backward nodes that run these ops, including the Python code around the "
-    "ops",
     several_kinds=True,
     decide=from_facts(
         lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"
     ),
     sources=("https://docs.pytorch.org/docs/stable/checkpoint.html",),
-    example=Example(
-        of="nn.LSTMCell in torch.utils.checkpoint, PyTorch 2.13 on a CPU",
-        seen="the backward pass runs aten::lstm_cell again 40 times per step (43.8 ms)",
-        gain="45.3 → 17.7 ms per step",
-    ),
 )
 NO_TORCHSCRIPT = Remedy(
     name="no TorchScript",
@@ -258,7 +216,6 @@ NO_TORCHSCRIPT = Remedy(
     condition="Some nodes of the backward pass are TorchScript graphs",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of these nodes",
     several_kinds=True,
     instead="the new backward pass",
     decide=from_facts(
@@ -269,11 +226,6 @@ NO_TORCHSCRIPT = Remedy(
         "https://github.com/pytorch/benchmark/pull/53",
         "https://docs.pytorch.org/docs/stable/jit.html",
     ),
-    example=Example(
-        of="an LSTM written by hand in torch.jit.script, PyTorch 2.13 on a CPU",
-        seen="40 backward graphs of TorchScript take 104.4 ms per step",
-        gain="15.1 → 7.0 ms per step, in another program",
-    ),
 )
 LEAVE_UNFILLED = Remedy(
     name="leave memory unfilled",
@@ -282,7 +234,6 @@ LEAVE_UNFILLED = Remedy(
     condition="Ops that allocate a tensor without a value (aten::empty) call aten::fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the time of filling",
     decide=from_facts(lambda f: f.slow.seen.filled, "new tensors are filled {times}"),
     sources=("https://docs.pytorch.org/docs/stable/deterministic.html",),
 )

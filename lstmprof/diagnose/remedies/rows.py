@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import count, cropped, milliseconds, quantity, times_a_step
@@ -49,31 +48,19 @@ class Match:
 Decide = Callable[[Finding], Match | None]
 
 
-@dataclass(frozen=True)
-class Example:
-    """A profile in which the cause was found: the program (``of``), and the evidence (``seen``).
-
-    ``gain`` is the length of the step without and with the fix; it is empty if not measured.
-    """
-
-    of: str
-    seen: str
-    gain: str = ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
     """One cause of a slow step: how it shows in a profile, what to change, and sources.
 
     ``decide`` returns a match if a finding of one of the ``kinds`` meets the ``condition``.
-    ``cause`` and ``fix`` are clauses. ``saves`` names the time that the fix addresses; it is None
-    if no profile shows that time. ``instead`` names new work that takes an unknown part of the
+    ``cause`` and ``fix`` are clauses. ``instead`` names new work that takes an unknown part of the
     saved time; it is None if there is no such work. ``frameworks`` is empty if the row is for every
-    framework. ``sources`` are addresses of pages. ``example`` is None if no profile is at hand.
+    framework. ``sources`` are addresses of pages.
 
     ``several_kinds`` is True if the fix saves time of other kinds than the finding's, too.
     ``first`` is True if this cause becomes the verdict's cause even if the saving is unknown.
-    docs/causes.md is generated from these fields.
+    docs/causes.md is generated from these fields and from docs/causes.toml, which has an example
+    of each cause.
     """
 
     name: str
@@ -84,11 +71,9 @@ class Remedy:
     decide: Decide
     sources: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
-    saves: str | None = None
     several_kinds: bool = False
     first: bool = False
     instead: str | None = None
-    example: Example | None = None
 
 
 def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:

@@ -11,15 +11,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.remedies.cells import one_time_step_per_call
 from lstmprof.diagnose.remedies.keras import is_keras
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -73,15 +72,9 @@ UNBIND = Remedy(
     "more times on tensors of one shape (16 or more times, if shapes were not recorded)",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the time of indexing, of its backward ops, and of adding up their gradients",
     several_kinds=True,
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
-    example=Example(
-        of="nn.LSTMCell over x[t] for 64 time steps, PyTorch 2.13 on a CPU",
-        seen="aten::select_backward runs 64 times per step",
-        gain="80.3 → 72.3 ms per step",
-    ),
 )
 SLICE_AT_ONCE = Remedy(
     name="slice at once",
@@ -92,16 +85,11 @@ SLICE_AT_ONCE = Remedy(
     "not belong to PyTorch's own layers",
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the time of these backward nodes",
     several_kinds=True,
     decide=from_facts(lambda f: f.slow.seen.sliced, "{n} gradients of slices take {ms}"),
     sources=(
         "https://github.com/pytorch/pytorch/issues/1788",
         "https://github.com/pytorch/pytorch/pull/48474",
-    ),
-    example=Example(
-        of="32 sequences assigned one by one to slices of a padded tensor, PyTorch 2.13 on a CPU",
-        seen="63 gradients of slices take 145.4 ms per step",
     ),
 )
 PAD = Remedy(
@@ -112,8 +100,6 @@ PAD = Remedy(
     "the whole layer",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
-    saves="the time of the layer (with its backward pass, if the profile shows which ops belong to "
-    "it)",
     several_kinds=True,
     instead="the padded layer",
     decide=from_facts(
@@ -121,11 +107,6 @@ PAD = Remedy(
         "{name} takes {ms} and runs over packed sequences",
     ),
     sources=("https://github.com/pytorch/pytorch/issues/149194",),
-    example=Example(
-        of="nn.LSTM over 8 packed sequences of up to 40 time steps, PyTorch 2.13 on a CPU",
-        seen="aten::lstm takes 47.7 ms per step and runs over packed sequences",
-        gain="17.5 → 7.1 ms per step, in another program",
-    ),
 )
 BATCH_SEQUENCES = Remedy(
     name="batch the sequences",
@@ -135,19 +116,12 @@ BATCH_SEQUENCES = Remedy(
     "Each call is for a batch of one sequence with several time steps",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of these calls (with their backward passes, if the profile shows which ops "
-    "belong to them)",
     several_kinds=True,
     instead="the one call for all sequences",
     decide=one_by_one,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html",
         "https://github.com/pytorch/pytorch/issues/1788",
-    ),
-    example=Example(
-        of="nn.LSTM called for each of 8 sequences, PyTorch 2.13 on a CPU",
-        seen="aten::lstm runs 8 times per step, each time for one sequence",
-        gain="14.8 → 7.0 ms per step",
     ),
 )
 TIME_FIRST = Remedy(
@@ -158,18 +132,12 @@ TIME_FIRST = Remedy(
     "aten::contiguous or aten::reshape",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="the time of these copies",
     decide=from_facts(
         lambda f: f.slow.seen.relaid, "{within} copies its input into another layout {cost}"
     ),
     sources=(
         "https://github.com/pytorch/pytorch/issues/621",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
-    ),
-    example=Example(
-        of="nn.LSTM(512, 2, batch_first=True) without gradients, PyTorch 2.13 on a CPU",
-        seen="aten::lstm copies its input into another layout once per step (1.7 ms)",
-        gain="3.8 → 3.1 ms per step",
     ),
 )
 
@@ -199,11 +167,6 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     return Match(seen, round(took / profile.steps))
 
 
-def in_float64(finding: Finding) -> Match | None:
-    """Match layers in float64 that ATen runs op by op on a CPU."""
-    return _off_library(finding, lambda row: row["dtype"] == "float64")
-
-
 def in_bfloat16(finding: Finding) -> Match | None:
     """Match an LSTM in bfloat16 that oneDNN would run in one op on a CPU with AVX-512."""
     if finding.slow.seen.packed:
@@ -213,11 +176,6 @@ def in_bfloat16(finding: Finding) -> Match | None:
         return row["dtype"] == "bfloat16" and row["cell"] == "lstm" and not row["projection"]
 
     return _off_library(finding, is_reason)
-
-
-def projected(finding: Finding) -> Match | None:
-    """Match layers with a projection that ATen runs op by op on a CPU."""
-    return _off_library(finding, lambda row: bool(row["projection"]))
 
 
 def no_lstm(finding: Finding) -> Match | None:
@@ -239,16 +197,10 @@ FLOAT32 = Remedy(
     "oneDNN's) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the layer (forward and backward pass)",
     several_kinds=True,
     instead="the layer in float32",
-    decide=in_float64,
+    decide=lambda f: _off_library(f, lambda row: row["dtype"] == "float64"),
     sources=(_RNN,),
-    example=Example(
-        of="nn.LSTM in float64 over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
-        seen="aten::lstm runs its 50 time steps op by op, in 1 call per step",
-        gain="15.7 → 2.4 ms per step",
-    ),
 )
 FLOAT32_NOT_BFLOAT16 = Remedy(
     name="float32 instead of bfloat16",
@@ -258,17 +210,10 @@ FLOAT32_NOT_BFLOAT16 = Remedy(
     "the layer. The layer has no projection (proj_size), and its sequences are not packed",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
-    saves="the time of the layer (forward and backward pass)",
     several_kinds=True,
     instead="the layer in float32",
     decide=in_bfloat16,
     sources=("https://github.com/pytorch/pytorch/issues/118499", _RNN),
-    example=Example(
-        of="nn.LSTM in bfloat16 over 20 time steps (256 units, batch 32), PyTorch 2.13 on a CPU "
-        "with ONEDNN_MAX_CPU_ISA=AVX2",
-        seen="aten::lstm runs its 20 time steps op by op, in 1 call per step",
-        gain="340.3 → 40.6 ms per step",
-    ),
 )
 PROJECT_AFTERWARDS = Remedy(
     name="project afterwards",
@@ -278,16 +223,10 @@ PROJECT_AFTERWARDS = Remedy(
     "library op (such as oneDNN's) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the layer (forward and backward pass)",
     several_kinds=True,
     instead="the layer without projection and of the nn.Linear after it",
-    decide=projected,
+    decide=lambda f: _off_library(f, lambda row: bool(row["projection"])),
     sources=(_RNN,),
-    example=Example(
-        of="nn.LSTM(proj_size=32) over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
-        seen="aten::lstm runs its 50 time steps op by op, in 1 call per step",
-        gain="12.5 → 3.7 ms per step",
-    ),
 )
 LSTM_ON_CPU = Remedy(
     name="LSTM on a CPU",
@@ -297,14 +236,8 @@ LSTM_ON_CPU = Remedy(
     "inside the layer. Dispatch and Python take half of the step or more",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the layer (forward and backward pass)",
     several_kinds=True,
     instead="nn.LSTM",
     decide=no_lstm,
     sources=(_RNN,),
-    example=Example(
-        of="nn.GRU over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
-        seen="aten::gru runs its 50 time steps op by op, in 1 call per step",
-        gain="13.4 → 2.4 ms per step with nn.LSTM",
-    ),
 )

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import COMPILE, START
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
+from lstmprof.diagnose.findings.causes import COMPILE, START
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     JAX,
     SERIES,
     TENSORFLOW,
     TORCH,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -89,7 +87,8 @@ def starts(f: Finding) -> Match | None:
     calls = f.slow.seen.loading
     if not calls:
         return None
-    runtime = _runtime_of(calls)
+    named = (name for call in calls for name, known in RUNTIMES.items() if known.match(call.name))
+    runtime = next(named, "CUDA" if any(loads(call.name) for call in calls) else None)
     if runtime is None:
         cause = "libraries start up, or load code, inside the profiled steps"
         return Match(_first_call(calls[0]), total(calls), cause=cause)
@@ -109,12 +108,6 @@ def _first_call(call: Fact) -> str:
     if call.count > 1:
         return f"{call.name} took {each_ns} for a kernel's first launch, and {later} for later ones"
     return f"the first {call.name} took {each_ns}, later calls took {later}"
-
-
-def _runtime_of(calls: Sequence[Fact]) -> str | None:
-    """Return the GPU runtime (CUDA or HIP) that the calls belong to; None if all are ops."""
-    called = (runtime for c in calls for runtime, name in RUNTIMES.items() if name.match(c.name))
-    return next(called, "CUDA" if any(loads(call.name) for call in calls) else None)
 
 
 def retraces(f: Finding) -> Match | None:
@@ -140,7 +133,11 @@ def retraces(f: Finding) -> Match | None:
     if change is not None:
         cause = f"{cropped(change.function or '')} is compiled again: {_in_words(change)}"
         return Match(f"{seen}, {compiled_when(f.slow)}", own_ns, _keep(f, change), cause)
-    return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix=_how_not_to_trace(f))
+    anew = f.slow.seen.made_anew
+    fix = _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "")
+    if anew is not None:
+        fix = f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
+    return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix)
 
 
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
@@ -219,13 +216,6 @@ def _captured_ns(f: Finding) -> int:
     return sum(c.ns for c in f.contributors if c.name and "StreamBeginCapture" in c.name)
 
 
-def _how_not_to_trace(f: Finding) -> str:
-    anew = f.slow.seen.made_anew
-    if anew is not None:
-        return f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
-    return _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "")
-
-
 def _shapes(f: Finding) -> str:
     if f.slow.seen.shapes is None:
         return ""
@@ -245,13 +235,8 @@ PROFILE_LATER = Remedy(
     "ops on a CPU, a hundred times)",
     kinds=(START,),
     first=True,
-    saves="the time of these calls",
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
-    example=Example(
-        of="a program that launches its first kernel in the profiled steps (a generated profile)",
-        seen="the first cudaLaunchKernel took 5.005 ms, later calls took 4.0 µs",
-    ),
 )
 WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
@@ -262,7 +247,6 @@ WARM_MIOPEN = Remedy(
     "that compile",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of these compilations",
     decide=from_facts(
         lambda f: [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)],
         "{name} and similar calls take {ms}",
@@ -281,7 +265,6 @@ TRACE_ONCE = Remedy(
     "code into a graph",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of tracing and compiling",
     decide=retraces,
     sources=(
         "https://www.tensorflow.org/guide/function",
@@ -289,11 +272,6 @@ TRACE_ONCE = Remedy(
         "https://docs.jax.dev/en/latest/jit-compilation.html",
         "https://github.com/tensorflow/tensorflow/issues/46518",
         "https://github.com/pytorch/pytorch/issues/185135",
-    ),
-    example=Example(
-        of="a tf.function of TensorFlow 2.21 that is created in every step, on a CPU",
-        seen="tf.function-graph_building and similar events for <lambda> take 1,598.8 ms per step, "
-        "in 3 steps",
     ),
 )
 KEEP_IT_COMPILED = Remedy(
@@ -319,15 +297,10 @@ CAPTURE_ONCE = Remedy(
     condition="The profiled steps capture a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),
     first=True,
-    saves="the time of the captures",
     decide=captures,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
-    ),
-    example=Example(
-        of="a diffusion model that torch.compile records into a graph, on an MI300X",
-        seen="capturing 1,567 launches into a graph takes 538.4 ms",
     ),
 )
 
@@ -508,18 +481,11 @@ JIT_THE_WHOLE = Remedy(
     "single JAX operators",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps between kernels. On a CPU, the calls of these programs, and "
-    "the median Python time between two calls. On both, also the time of tracing and compiling",
     several_kinds=True,
     decide=jitted_whole,
     sources=(
         "https://docs.jax.dev/en/latest/jit-compilation.html",
         "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-    example=Example(
-        of="a training step of Flax 0.12 on JAX 0.10 without jax.jit, on a CPU",
-        seen="compiling takes 5,883.8 ms per step",
-        gain="clean step 90.8 → 5.3 ms",
     ),
 )
 IN_ONE_FUNCTION = Remedy(
@@ -532,17 +498,10 @@ IN_ONE_FUNCTION = Remedy(
     "traces or compiles",
     kinds=HOST,
     frameworks=TENSORFLOW,
-    saves="the time of the calls of these operators, and the usual Python time between the calls",
     several_kinds=True,
     decide=outside_of_a_function,
     sources=(
         "https://www.tensorflow.org/guide/function",
         "https://github.com/tensorflow/tensorflow/issues/50488",
-    ),
-    example=Example(
-        of="a training step without tf.function of an LSTM written by hand, TensorFlow 2.21 on a "
-        "CPU",
-        seen="eager operators such as MatMul run 843 times per step",
-        gain="24.9 → 4.6 ms per step",
     ),
 )

@@ -6,14 +6,19 @@ import re
 from collections.abc import Callable
 
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
-from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.ranks import FOUND
+from lstmprof.diagnose.findings import Finding, causes
+from lstmprof.diagnose.findings.causes import (
+    ALLOCATION,
+    COLLECTIVE,
+    COPY,
+    INPUT,
+    PYTHON,
+    QUEUE,
+    SYNC,
+)
 from lstmprof.diagnose.remedies.launching import INDUCTOR, SIZED_BY_DATA
 from lstmprof.diagnose.remedies.rows import (
     TORCH,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -26,6 +31,7 @@ from lstmprof.diagnose.remedies.rows import (
 )
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
+from lstmprof.diagnose.step_profile.ranks import FOUND
 from lstmprof.events.schema import KERAS_LAYER, PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.implementations import LAYER_OP
@@ -314,16 +320,11 @@ COMPUTE_ON_THE_DEVICE = Remedy(
     condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more. The op neither "
     "calls the GPU's runtime nor launches kernels",
     kinds=(causes.CPU_OP,),
-    saves="the time of these ops",
     decide=computed_on_cpu,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         "https://www.tensorflow.org/guide/gpu_performance_analysis",
         "https://docs.jax.dev/en/latest/async_dispatch.html",
-    ),
-    example=Example(
-        of="random numbers drawn on the CPU in each step (a generated profile)",
-        seen="aten::normal_ computes on the CPU once per step",
     ),
 )
 RECORD_FRAMES = Remedy(
@@ -337,10 +338,6 @@ RECORD_FRAMES = Remedy(
     frameworks=TORCH,
     decide=hidden_python,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
-    example=Example(
-        of="a step that sleeps before its kernels (a generated profile)",
-        seen="the profile has no Python frames",
-    ),
 )
 ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
@@ -354,14 +351,8 @@ ASK_FOR_NO_VALUE = Remedy(
     frameworks=TORCH,
     several_kinds=True,
     first=True,
-    saves="the time of these ops. On a GPU, this includes the calls, copies and waits inside the "
-    "ops",
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
-    example=Example(
-        of=".item() in each of 20 time steps (a generated profile)",
-        seen="aten::item runs 20 times per step",
-    ),
 )
 ASK_FOR_NO_SIZE = Remedy(
     name="ask for no size",
@@ -370,7 +361,6 @@ ASK_FOR_NO_SIZE = Remedy(
     condition="The host blocks inside ops whose result size depends on the data (aten::nonzero)",
     kinds=(SYNC,),
     frameworks=TORCH,
-    saves="the time in which these ops block the host",
     decide=from_facts(lambda f: _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}"),
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
 )
@@ -380,7 +370,6 @@ SYNCHRONISE_ONCE = Remedy(
     fix="synchronise the device once per step, at the end of the code that you time",
     condition="The host waits two or more times per step for all work of the device",
     kinds=(SYNC,),
-    saves="the time of all synchronisations except one",
     decide=device_synchronised,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -395,15 +384,10 @@ PIN_MEMORY = Remedy(
     condition="The step copies from or to pageable memory. For each such copy, the driver first "
     "copies the data to a buffer of its own",
     kinds=(SYNC, COPY, INPUT),
-    saves="the time of these copies; if the kind of time is sync, only the waits inside the copies",
     decide=pageable_copies,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
-    ),
-    example=Example(
-        of="a batch copied from pageable memory (a generated profile)",
-        seen="copies from or to pageable memory take 0.200 ms per step",
     ),
 )
 KEEP_ON_THE_GPU = Remedy(
@@ -413,13 +397,9 @@ KEEP_ON_THE_GPU = Remedy(
     condition="The copy time is the time in which copies run, but no kernel. Copies between host "
     "and GPU take at least half of it. Copies from or to pageable memory do not count",
     kinds=(COPY,),
-    saves="the time of these copies",
     decide=transfers,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
-    ),
-    example=Example(
-        of="a PyTorch program on two H100 GPUs", seen="225 copies between host and GPU at 27.7 GB/s"
     ),
 )
 EVENT_SOONER = Remedy(
@@ -429,16 +409,10 @@ EVENT_SOONER = Remedy(
     condition="Work that the host has already launched waits for an event of another stream, or "
     "for a host function in its stream",
     kinds=(QUEUE,),
-    saves="the time of this wait",
     decide=queued_work,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#host-functions-callbacks",
-    ),
-    example=Example(
-        of="a language model that decodes on an AMD GPU",
-        seen="resolve_future_token_ids_kernel waits 463.2 ms in its stream after "
-        "hipStreamWaitEvent",
     ),
 )
 LAUNCH_AHEAD = Remedy(
@@ -449,14 +423,8 @@ LAUNCH_AHEAD = Remedy(
     "launched, while the host is in a blocking call (such as cudaStreamSynchronize)",
     kinds=(QUEUE,),
     first=True,
-    saves="the time in which the GPU has work but does not begin it",
     decide=run_dry,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
-    example=Example(
-        of="a program with sparse matrices, PyTorch on an RTX 4090",
-        seen="the idle GPU begins launched work late during 20 calls of cudaStreamSynchronize, "
-        "mostly in aten::coalesce",
-    ),
 )
 ALLOCATE_ONCE = Remedy(
     name="allocate once",
@@ -465,7 +433,6 @@ ALLOCATE_ONCE = Remedy(
     condition="A runtime call such as cudaMalloc or cudaFree runs after the first step (in the "
     "second half of the profile if it has no step markers)",
     kinds=(ALLOCATION,),
-    saves="the time of allocating and freeing",
     decide=allocations,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
@@ -482,7 +449,6 @@ EVEN_OUT_THE_RANKS = Remedy(
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
-    saves="the time that the other ranks wait for the late rank",
     decide=late_rank,
     sources=("https://docs.pytorch.org/docs/stable/distributed.html",),
 )
@@ -495,13 +461,8 @@ GROUP_BY_LENGTH = Remedy(
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
-    saves="the time that this rank waits for the rank that is late in each step",
     decide=late_in_turn,
     sources=("https://github.com/huggingface/transformers/issues/47340",),
-    example=Example(
-        of="two ranks that are late in turn, each in every second step (a generated profile)",
-        seen="in collectives, this rank waits 0.400 ms per step for a late rank",
-    ),
 )
 OVERLAP_COMMUNICATION = Remedy(
     name="overlap communication",
@@ -510,19 +471,12 @@ OVERLAP_COMMUNICATION = Remedy(
     condition="Collectives run while the device computes nothing, although the step also computes "
     "at other times",
     kinds=(COLLECTIVE,),
-    saves="the time of the collectives (without waits for other ranks), or the time of the "
-    "computation, whichever is shorter",
     decide=collectives,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
         "https://docs.pytorch.org/docs/stable/fsdp.html",
         "https://www.tensorflow.org/guide/distributed_training",
         "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
-    ),
-    example=Example(
-        of="one of two ranks of a PyTorch job that exchange embeddings",
-        seen="151.8 ms per step of communication while nothing computes, mostly "
-        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int…",
     ),
 )
 LOOK_INSIDE = Remedy(
@@ -533,11 +487,6 @@ LOOK_INSIDE = Remedy(
     "time of ranges without ops). It is not a step, a phase or a wait, and does not belong to a "
     "framework",
     kinds=(PYTHON, causes.RANGE),
-    saves="the time of this range or function",
     decide=waits_for_python,
     sources=("https://github.com/benfred/py-spy",),
-    example=Example(
-        of="NVTX ranges of a program on a Titan RTX, in Nsight Systems",
-        seen="'find_centers' takes 4,820.7 ms in which no op runs",
-    ),
 )

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 
 from lstmprof.breakdown.recurrent.cudnn_algorithm import gpu_of
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
-from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.findings.because import may_be_copies
+from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.rows import (
     HOST,
     TORCH,
     WORK,
-    Example,
     Match,
     Remedy,
     from_facts,
@@ -60,7 +58,11 @@ _ALIGNED = 8
 
 def repeated(f: Finding) -> Match | None:
     """Match an op that the slow run calls more often than the fast run."""
-    grown = f.repeated
+    name = f.slow.implementation
+    if f.fast is None or name is None or f.fast.implementation != name:
+        return None
+    more = (c for c in f.largest if c.slow_count > 1.5 * c.fast_count and c.delta_ns > 0)
+    grown = next(more, None)
     if grown is None:
         return None
     times = f"{count(grown.slow_count)} times{f.slow.per_step}"
@@ -173,7 +175,11 @@ def odd_sizes(f: Finding) -> Match | None:
     """Match half-precision matmuls with sizes for which tensor cores are unused or slow."""
     if f.slow.device is None or _without_tensor_cores(f.slow):
         return None
-    odd = [p for p in f.slow.seen.half_products if _is_slow(p) and _odd(p)]
+    odd = [
+        p
+        for p in f.slow.seen.half_products
+        if _odd(p) and (_SCALAR.search(p.kernel) or _UNALIGNED.search(p.kernel))
+    ]
     if not odd:
         return None
     product = odd[0]
@@ -199,10 +205,6 @@ def dense_table(f: Finding) -> Match | None:
     return Match(seen, round(saves))
 
 
-def _is_slow(product: Product) -> bool:
-    return bool(_SCALAR.search(product.kernel) or _UNALIGNED.search(product.kernel))
-
-
 def _odd(product: Product) -> list[int]:
     return [size for size in dict.fromkeys(product.sizes) if size % _ALIGNED]
 
@@ -217,20 +219,12 @@ SPARSE_GRADIENT = Remedy(
     "embedding's shape; an output layer that shares the weights would do so",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of the ops over the whole table, multiplied by the share of rows that are not "
-    "looked up",
     several_kinds=True,
     instead="the sparse update",
     decide=dense_table,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
         "https://github.com/pytorch/pytorch/issues/5309",
-    ),
-    example=Example(
-        of="Adam on nn.Embedding(100000, 64) and nn.LSTM, PyTorch 2.13 on a CPU",
-        seen="128 of 100,000 rows are looked up per step, but ops over all rows take 123.0 ms per "
-        "step",
-        gain="149.1 → 1.3 ms per step",
     ),
 )
 DO_IT_ONCE = Remedy(
@@ -240,7 +234,6 @@ DO_IT_ONCE = Remedy(
     condition="Both runs use the same implementation, and the slower run calls an op at least 1.5 "
     "times as often",
     kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
-    saves="the additional time of the op",
     decide=repeated,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -256,7 +249,6 @@ CAST_ONCE = Remedy(
     "other profiles: layers run cell by cell, and a step has eight or more casts to half precision",
     kinds=(CAST,),
     frameworks=TORCH,
-    saves="the time of all casts, minus the casts of one time step, which remain",
     decide=casts_each_time_step,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -270,16 +262,11 @@ KEEP_ONE_TYPE = Remedy(
     condition="The names of ops or kernels show casts, and the profile shows which op makes most "
     "of them",
     kinds=(CAST,),
-    saves="the time of the casts that this op makes",
     decide=casts,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
         "https://www.tensorflow.org/guide/mixed_precision",
         "https://docs.jax.dev/en/latest/type_promotion.html",
-    ),
-    example=Example(
-        of="mixed precision of PyTorch on an A100",
-        seen="aten::to in aten::linear casts from float to c10::Half 127 times",
     ),
 )
 CHANNELS_LAST = Remedy(
@@ -289,7 +276,6 @@ CHANNELS_LAST = Remedy(
     condition="Kernels convert images between NCHW and NHWC",
     kinds=(COPY, MEMORY, GEMM),
     frameworks=TORCH,
-    saves="the time of these conversions",
     decide=channels_last,
     sources=("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",),
 )
@@ -301,7 +287,6 @@ KEEP_THE_LAYOUT = Remedy(
     "time of these copies is outside recurrent layers",
     kinds=(COPY,),
     frameworks=TORCH,
-    saves="the time of these copies",
     decide=from_facts(_relaid_by_choice, "{within} copies tensors {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html",
@@ -316,16 +301,10 @@ TF32 = Remedy(
     "capability 8.0 or later)",
     kinds=(GEMM,),
     frameworks=TORCH,
-    saves="seven eighths of the time of these matmuls",
     decide=tf32,
     sources=(
         "https://www.nvidia.com/en-us/data-center/a100/",
         "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
-    ),
-    example=Example(
-        of="two layers of 2,048 units and a head of 10,000 words on an H200",
-        seen="361 float32 matmuls take 62.9 ms per step",
-        gain="65.3 → 19.5 ms per step",
     ),
 )
 CUDNN_CTC = Remedy(
@@ -335,7 +314,6 @@ CUDNN_CTC = Remedy(
     condition="A kernel of PyTorch's own CTC loss (ctc_loss_log_alpha) runs",
     kinds=(causes.CTC,),
     frameworks=TORCH,
-    saves="the time of the loss",
     decide=native_ctc,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html",),
 )
@@ -359,7 +337,6 @@ MULTIPLES_OF_8 = Remedy(
     condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of this "
     "matmul uses no tensor cores, or it is a kernel for unaligned rows",
     kinds=(GEMM,),
-    saves="the time of these matmuls",
     decide=odd_sizes,
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",

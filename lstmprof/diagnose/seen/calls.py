@@ -45,7 +45,7 @@ def compiled(lane: Lane) -> tuple[Fact, ...]:
     That op is the call of a JAX program or of a TensorFlow function.
     """
     rows = _compilations(lane)
-    return lane.by_name(rows, lane.around(rows), lane.events.dur_ns)
+    return lane.by_name(rows, lane.events.dur_ns, lane.around(rows))
 
 
 def compiled_steps(lane: Lane) -> int:
@@ -63,14 +63,14 @@ def programs(lane: Lane) -> tuple[Fact, ...]:
     """Return the JAX programs that Python calls, with the total time of the calls."""
     calls = lane.events_named(PROGRAM.fullmatch)
     rows = _outermost(lane, calls, calls | _compiling(lane))
-    return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
+    return lane.by_name(rows, lane.events.dur_ns)
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
     """Return the operators and functions that Python calls in TensorFlow, with their total time."""
     calls = lane.events_named(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
-    return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
+    return lane.by_name(rows, lane.events.dur_ns)
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
@@ -96,10 +96,9 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     if follows.any():
         follows &= between_ns <= UNUSUAL * median(between_ns[follows])
     since = np.append(start[:1], np.where(follows, end[:-1], start[1:]))
-    spent_ns = lane.idle_within(("dispatch", "python"), since, end)
-    row_ns = np.zeros(len(events), dtype=np.int64)
-    row_ns[rows] = spent_ns
-    return lane.by_name(rows, _nothing(rows), row_ns)
+    spent_ns = np.zeros(len(events), dtype=np.int64)
+    spent_ns[rows] = lane.idle_within(("dispatch", "python"), since, end)
+    return lane.by_name(rows, spent_ns)
 
 
 def made_anew(lane: Lane) -> str | None:
@@ -124,10 +123,6 @@ def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
     return np.flatnonzero(chosen & (above == NONE))
-
-
-def _nothing(rows: Ints) -> Ints:
-    return np.full(len(rows), NONE, dtype=np.int64)
 
 
 #: Runtime of a GPU -> how the names of its functions begin (for CUDA also the names of driver
@@ -166,8 +161,10 @@ def steps_before(lane: Lane) -> int:
 def loading(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that load code or initialise the runtime, by name, the longest first."""
     spent_ns = lane.spent_ns - lane.idle_ns(LATENCY)
-    calls = (*_loading_calls(lane), *_first_ops(lane))
-    facts = [_loading_fact(lane, rows, usual_ns, spent_ns) for rows, usual_ns in calls]
+    facts = []
+    for rows, usual_ns in (*_loading_calls(lane), *_first_ops(lane)):
+        ns, name = round(int(spent_ns[rows].sum()) / lane.steps), str(lane.text(int(rows[0])))
+        facts.append(Fact(name, ns, len(rows) / lane.steps, None, usual_ns))
     return tuple(sorted((f for f in facts if f.ns), key=lambda f: (-f.ns, f.name)))
 
 
@@ -183,11 +180,6 @@ def starting(lane: Lane) -> Flags:
     if calls.any():
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
     return np.asarray(calls | ops, np.bool_)
-
-
-def _loading_fact(lane: Lane, rows: Ints, usual_ns: int | None, spent_ns: Ints) -> Fact:
-    ns, name = int(spent_ns[rows].sum()), str(lane.text(int(rows[0])))
-    return Fact(name, round(ns / lane.steps), len(rows) / lane.steps, None, usual_ns)
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
@@ -244,7 +236,12 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
     early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
     if not _ALLOCATES.search(name):
         early |= prepares[rows]
-    first = rows if loads(name) else _firsts(lane, rows, name)
+    if loads(name):
+        first = rows
+    else:
+        first = rows[Groups(lane.turn[rows]).first]
+        if is_kernel_launch(name):
+            first = np.union1d(first, _first_of_kernels(lane, rows, _kernel_of(lane)))
     if not is_launch(name) and not steps_before(lane):
         first = np.union1d(first, rows[early])
     others = np.setdiff1d(rows, first)
@@ -258,14 +255,6 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
     else:
         long = (dur[first] >= LONG_CALL_NS) & np.isin(first, rows[early])
     return first[long & lane.here[first]], middle
-
-
-def _firsts(lane: Lane, rows: Ints, name: str) -> Ints:
-    """Return the first of ``rows`` in each process; for launches, the first of each kernel."""
-    first = rows[Groups(lane.turn[rows]).first]
-    if not is_kernel_launch(name):
-        return first
-    return np.union1d(first, _first_of_kernels(lane, rows, _kernel_of(lane)))
 
 
 def _kernel_of(lane: Lane) -> Ints:

@@ -88,17 +88,31 @@ class Attributed:
         return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
+class _StepThreads:
+    """The threads that run the steps ``windows``."""
+
+    def __init__(self, events: EventTable, windows: list[Window]) -> None:
+        self._thread = thread_ids(events)
+        self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
+
+    def run(self, attributed: Attributed) -> Flags:
+        """Return whether each interval is of its step's thread, or of no event."""
+        own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
+        return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
+
+
 class Preparing:
     """When and by which events the input was prepared."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
         preparing = prepares(events)
-        self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
-        self._thread = thread_ids(events)
-        self._around = _around(events, preparing)
-        times = [_times_of(events, preparing & (self._thread == w.thread), w) for w in windows]
+        self._steps = _StepThreads(events, windows)
+        thread = thread_ids(events)
+        self._around = enclosing(events, preparing)
+        times = [_times_of(events, preparing & (thread == w.thread), w) for w in windows]
         self._in_line = _union(times)
-        launching = np.isin(self._thread, _launching_threads(events, rank))
+        launch = events.rows_named("launch_id")[events.rows_of_rank(rank)]
+        launching = np.isin(thread, thread[launch[launch != NONE]])
         launching |= events.where_name(NEXT_OP.fullmatch)
         self._launching = _union([_times_of(events, preparing & launching, w) for w in windows])
 
@@ -117,15 +131,11 @@ class Preparing:
         """
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
-            return inside & self._runs_step(attributed)
+            return inside & self._steps.run(attributed)
         beneath = (attributed.row != NONE) & (_at(self._around, attributed.row) != NONE)
         waited = attributed.unrecorded() & attributed.inside(self._launching)
         can_wait = attributed.idle | attributed.transfers
         return np.asarray(((inside | beneath) & can_wait) | waited, np.bool_)
-
-    def _runs_step(self, attributed: Attributed) -> Flags:
-        own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
-        return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
 
 class Compiling:
@@ -146,11 +156,13 @@ class Compiling:
         mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
-        self._of_thread = {
-            number: _innermost(events.start_ns[rows[here]], ends_ns[here], rows[here])
-            for number in np.unique(self._thread[rows]).tolist()
-            for here in [self._thread[rows] == number]
-        }
+        self._of_thread: dict[int, Segments] = {}  # the compiler's event that began last
+        for number in np.unique(self._thread[rows]).tolist():
+            here = self._thread[rows] == number
+            start_ns, end_ns = events.start_ns[rows[here]], ends_ns[here]
+            latest = foremost(start_ns, end_ns, np.lexsort((-end_ns, start_ns))[::-1])
+            owner = rows[here][latest.owner]
+            self._of_thread[number] = Segments(latest.start_ns, latest.end_ns, owner)
 
     @property
     def borders_ns(self) -> Ints:
@@ -184,12 +196,6 @@ class Compiling:
         return beneath | other, np.where(beneath & ~own_work, around, attributed.row)
 
 
-def _innermost(start_ns: Ints, end_ns: Ints, rows: Ints) -> Segments:
-    """Return the times at which events of ``rows`` run, each owned by the event that began last."""
-    segments = foremost(start_ns, end_ns, np.lexsort((-end_ns, start_ns))[::-1])
-    return Segments(segments.start_ns, segments.end_ns, rows[segments.owner])
-
-
 #: Ops that pick a value out of a tensor before the host reads it: views, reductions, and
 #: comparisons of a few elements.
 _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detach|alias|unbind|t)$")
@@ -211,11 +217,10 @@ class Reading:
     """The times in which a loop of the host read values one by one."""
 
     def __init__(self, events: EventTable, windows: list[Window]) -> None:
-        self._thread = thread_ids(events)
-        self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
-        threads = {w.thread for w in windows if w.thread is not None}
-        nothing = np.zeros(0, dtype=np.int64)
-        times = [_reading_times(events, self._thread == thread) for thread in sorted(threads)]
+        self._steps = _StepThreads(events, windows)
+        thread, nothing = thread_ids(events), np.zeros(0, dtype=np.int64)
+        threads = sorted({w.thread for w in windows if w.thread is not None})
+        times = [_reading_times(events, thread == number) for number in threads]
         self._times = _union([(nothing, nothing), *times])
 
     @property
@@ -227,10 +232,7 @@ class Reading:
         """Return for each interval whether it belongs to a reading loop; never for a device."""
         if attributed.device is not None:
             return np.zeros(len(attributed.row), dtype=np.bool_)
-        own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
-        return np.asarray(
-            attributed.inside(self._times) & (own | (attributed.row == NONE)), np.bool_
-        )
+        return attributed.inside(self._times) & self._steps.run(attributed)
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
@@ -274,7 +276,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
     return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
-def _around(events: EventTable, chosen: Flags) -> Ints:
+def enclosing(events: EventTable, chosen: Flags) -> Ints:
     """Return the ``chosen`` event that is, contains or launched each event, else ``NONE``."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
@@ -282,12 +284,6 @@ def _around(events: EventTable, chosen: Flags) -> Ints:
     around = inherited(events.rows_named("parent_id"), own)
     launch = events.rows_named("launch_id")
     return np.where(launch == NONE, around, around[launch])
-
-
-def _launching_threads(events: EventTable, rank: int | None) -> Ints:
-    """Return the threads of ``rank`` that launched device work."""
-    launch = events.rows_named("launch_id")[events.rows_of_rank(rank)]
-    return np.unique(thread_ids(events)[launch[launch != NONE]])
 
 
 def _at(values: Ints, row: Ints) -> Ints:

@@ -170,20 +170,22 @@ class Lane:
             forward_root = np.where(forward != NONE, root[forward], NONE)
             node = self.inside(forward_root != NONE)
             root = np.where((root == NONE) & (node != NONE), forward_root[node], root)
-        rows = np.flatnonzero(outer)
-        nothing = np.full(len(rows), NONE, dtype=np.int64)
-        return self.by_name(rows, nothing, _sums(root, self.spent_ns))
+        spent_ns = np.zeros(len(root), dtype=np.int64)
+        has_time = (root != NONE) & (self.spent_ns > 0)
+        np.add.at(spent_ns, root[has_time], self.spent_ns[has_time])
+        return self.by_name(np.flatnonzero(outer), spent_ns)
 
     def text(self, row: int) -> str | None:
         return None if row == NONE else self.texts[self.names[row]]
 
-    def by_name(self, rows: Ints, within: Ints, spent_ns: Ints) -> tuple[Fact, ...]:
+    def by_name(self, rows: Ints, spent_ns: Ints, within: Ints | None = None) -> tuple[Fact, ...]:
         """Return one fact per name of ``rows`` and name of the event ``within``, longest first.
 
         ``within`` has one element per row of ``rows``, ``spent_ns`` one per event of the table.
         """
         if not len(rows):
             return ()
+        within = np.full(len(rows), NONE, dtype=np.int64) if within is None else within
         outer = np.where(within != NONE, self.names[within], NONE)
         groups = Groups(self.names[rows], outer)
         ns, sizes = groups.sums(spent_ns[rows]), groups.sizes()
@@ -197,14 +199,6 @@ class Lane:
             for i, first in enumerate(groups.first.tolist())
         ]
         return tuple(sorted(named, key=lambda h: (-h.ns, h.name, h.within or "")))
-
-
-def _sums(root: Ints, spent_ns: Ints) -> Ints:
-    """Return for each event the time of all events whose ``root`` it is, in ns."""
-    spent = np.zeros(len(spent_ns), dtype=np.int64)
-    has_time = (root != NONE) & (spent_ns > 0)
-    np.add.at(spent, root[has_time], spent_ns[has_time])
-    return spent
 
 
 def median(values: Ints) -> int:

@@ -162,7 +162,7 @@ def weights(lane: Lane) -> tuple[Fact, ...]:
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
-    return lane.by_name(rows, roots[rows], lane.busy)
+    return lane.by_name(rows, lane.busy, roots[rows])
 
 
 def recast(lane: Lane) -> tuple[Fact, ...]:
@@ -172,7 +172,7 @@ def recast(lane: Lane) -> tuple[Fact, ...]:
     by_op = lane.events.is_one_of("category", "cast")[issuer] & (issuer != NONE)
     casts = lane.activity & (by_op | lane.events.where_name(_is_cast))
     rows = np.flatnonzero(casts & (roots != NONE))
-    return lane.by_name(rows, roots[rows], lane.busy)
+    return lane.by_name(rows, lane.busy, roots[rows])
 
 
 def _is_cast(kernel: str) -> bool:
@@ -186,7 +186,7 @@ def relaid(lane: Lane) -> tuple[Fact, ...]:
     is_relay = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     is_relay &= reads[lane.parent]
     rows = np.flatnonzero(lane.copies & (lane.inside(is_relay) != NONE))
-    return lane.by_name(rows, lane.inside(reads)[rows], lane.busy)
+    return lane.by_name(rows, lane.busy, lane.inside(reads)[rows])
 
 
 def flattens(lane: Lane) -> bool:

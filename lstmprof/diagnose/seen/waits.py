@@ -95,7 +95,7 @@ def asked(lane: Lane) -> tuple[Fact, ...]:
     sync = state_codes(lane.events) == STATES.index("sync")
     rows = np.flatnonzero(lane.calls() & sync & (lane.spent_ns > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
-    return lane.by_name(rows, np.where(around != NONE, around, lane.parent[rows]), lane.spent_ns)
+    return lane.by_name(rows, lane.spent_ns, np.where(around != NONE, around, lane.parent[rows]))
 
 
 def read(lane: Lane) -> tuple[Fact, ...]:
@@ -152,7 +152,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
     recorded = _recorded_waits(lane, rows, since[rows])
     cause = np.where(recorded != NONE, recorded, cause)
     has_cause = cause != NONE
-    return lane.by_name(rows[has_cause], cause[has_cause], spent_ns)
+    return lane.by_name(rows[has_cause], spent_ns, cause[has_cause])
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
@@ -169,7 +169,7 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
     waited_ns = np.zeros(len(events), dtype=np.int64)
     waited_ns[rows] = late.within(events.start_ns[rows], events.end_ns[rows])
     rows = rows[waited_ns[rows] > 0]
-    return lane.by_name(rows, lane.around(rows), waited_ns)
+    return lane.by_name(rows, waited_ns, lane.around(rows))
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
@@ -221,7 +221,7 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
         rows = rows[events.start_ns[rows] > middle]
-    return lane.by_name(rows, np.full(len(rows), NONE, dtype=np.int64), lane.spent_ns)
+    return lane.by_name(rows, lane.spent_ns)
 
 
 def graph(lane: Lane) -> bool:

@@ -26,7 +26,7 @@ from lstmprof.breakdown.recurrent.network import dtype_named
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
@@ -61,22 +61,17 @@ def moved(lane: Lane) -> tuple[Fact, ...]:
     for _ in _ARRANGING:
         outer = np.where(within != NONE, lane.around(within), NONE)
         within = np.where((outer != NONE) & arranges[outer], outer, within)
-    return lane.by_name(rows, within, lane.busy)
+    return lane.by_name(rows, lane.busy, within)
 
 
 def filled(lane: Lane) -> tuple[Fact, ...]:
     """Return the time of filling memory just after its allocation (``torch.zeros``)."""
-    return _beneath(lane, lane.events.is_one_of("name", "aten::fill_"), _EMPTY_OP)
-
-
-def _beneath(lane: Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, ...]:
-    """Return the events selected by the mask ``which`` if the op around matches ``pattern``."""
-    rows = np.flatnonzero(which & lane.here)
+    rows = np.flatnonzero(lane.events.is_one_of("name", "aten::fill_") & lane.here)
     within = lane.around(rows)
-    fits = lane.events.is_kind("op") & lane.events.where_name(pattern.match)
-    chosen = (within != NONE) & fits[within]
-    spent = lane.busy if lane.events.is_kind(*ACTIVITY_KINDS)[rows].all() else lane.spent_ns
-    return lane.by_name(rows[chosen], within[chosen], spent)
+    allocates = lane.events.is_kind("op") & lane.events.where_name(_EMPTY_OP.match)
+    chosen = (within != NONE) & allocates[within]
+    spent_ns = lane.busy if lane.events.is_kind(*ACTIVITY_KINDS)[rows].all() else lane.spent_ns
+    return lane.by_name(rows[chosen], spent_ns, within[chosen])
 
 
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
@@ -153,7 +148,7 @@ _Shapes = list[Any]
 
 @dataclass(frozen=True)
 class Product:
-    """Kernels of one name that an op launched: ``ns`` per mean step, ``count`` of them.
+    """Kernels of one name that an op launched: ``ns`` per mean step.
 
     ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden) of a layer.
     """
@@ -163,7 +158,6 @@ class Product:
     dtype: str
     sizes: tuple[int, ...]
     ns: int
-    count: float
 
 
 def half_products(lane: Lane) -> tuple[Product, ...]:
@@ -181,7 +175,7 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
     if not len(rows):
         return ()
     groups = Groups(lane.names[rows], lane.names[ops], dtypes[ops], shapes[ops])
-    ns, sizes = groups.sums(lane.busy[rows]), groups.sizes()
+    ns = groups.sums(lane.busy[rows])
     products = []
     for i, first in enumerate(groups.first.tolist()):
         op = str(lane.text(int(ops[first])))
@@ -193,7 +187,6 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
                 dtype=str(_half(dtype_texts[int(dtypes[ops[first]])])),
                 sizes=() if code == NONE else _sizes(op, shape_texts[code]),
                 ns=round(int(ns[i]) / lane.steps),
-                count=int(sizes[i]) / lane.steps,
             )
         )
     return tuple(sorted(products, key=lambda p: (-p.ns, p.kernel, p.op, p.sizes)))

@@ -37,8 +37,14 @@ from lstmprof.breakdown.slot_times import Span
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.ranks import in_common
 from lstmprof.breakdown.timings import Warning
-from lstmprof.diagnose.meanwhile import Meanwhile, meanwhile_of, waits_of
-from lstmprof.diagnose.ranks import (
+from lstmprof.diagnose.seen import Seen, seen_in
+from lstmprof.diagnose.step_profile.contributors import (
+    Contributor,
+    contributors,
+    lost_overhead_ns,
+)
+from lstmprof.diagnose.step_profile.meanwhile import Meanwhile, meanwhile_of, waits_of
+from lstmprof.diagnose.step_profile.ranks import (
     FOUND,
     LEAST_SHARE,
     Overlap,
@@ -49,9 +55,7 @@ from lstmprof.diagnose.ranks import (
     straggler_of,
     straggler_sentence,
 )
-from lstmprof.diagnose.seen import Seen, seen_in
-from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
-from lstmprof.diagnose.step_profile.tally import tally
+from lstmprof.diagnose.step_profile.tally import Spread, tally
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate.recorded import ROUNDED_NS
 from lstmprof.events.annotate.steps import Window
@@ -68,46 +72,11 @@ Spent = dict[str, tuple[int, float]]
 
 #: Breakdown tables that provide the evidence for findings.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: Columns of ``contributors`` that are sums over all steps; they are divided by the number of
-#: steps.
-_PER_STEP = ("count", "recorded")
 #: The clocks of host and device differ if more than this share of the device activities begin
 #: before their launch. Chosen by hand.
 EARLY_SHARE = 0.1
 #: An error lists at most this many ranks and devices.
 _MOST_LISTED = 8
-
-
-@dataclass(frozen=True)
-class Contributor:
-    """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
-
-    ``state`` and ``part`` are those of the ledger. ``name`` is the op or activity; it is None for
-    time between ops. ``purpose`` is the category of the work for which the op runs, ``family`` its
-    kind of recurrent kernel; each may be None. ``tiny`` is True if the calls compute next to
-    nothing. ``call_overhead`` is True for Python just before the call. ``compiling`` is True if a
-    compiler ran, ``starting`` if a call initialised the runtime or loaded code, ``reading`` if the
-    host read values one by one, ``on_cpu`` if an op computed on the CPU while the device waited,
-    ``enqueues`` if a runtime call enqueued work. ``slower`` is True if the fast run makes as many
-    such calls, each shorter. ``recorded`` is the number of events recorded in this time.
-    """
-
-    state: str
-    part: str
-    ns: int
-    count: float = 0.0
-    name: str | None = None
-    purpose: str | None = None
-    family: str | None = None
-    tiny: bool = False
-    call_overhead: bool = False
-    compiling: bool = False
-    starting: bool = False
-    reading: bool = False
-    on_cpu: bool = False
-    enqueues: bool = False
-    recorded: float = 0.0
-    slower: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +90,8 @@ class StepProfile:
     ``marked`` is False if the profile has no step markers; the profile then counts as one step.
     ``rank`` is None if the profile has no ranks.
 
-    ``tables`` are the breakdown tables of this rank and device. ``sync_calls`` is the number of
+    ``tables`` are the breakdown tables of this rank and device, ``tally`` counts its work by noun.
+    ``sync_calls`` is the number of
     blocking runtime calls per step; it is None if the profile has no runtime calls. ``doubts`` are
     reasons to doubt the times. ``rounds`` is the number of timed processes, or 1 if no iteration
     was timed. ``lost_ns`` is the time by which the median timed iteration exceeds the clean step,
@@ -144,6 +114,7 @@ class StepProfile:
     contributors: tuple[Contributor, ...]
     sync_calls: float | None = None
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    tally: Mapping[str, Spread] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
     doubts: tuple[Warning, ...] = ()
     rounds: int = 1
@@ -276,10 +247,8 @@ def step_profile_of(
         device=lane.device,
         contributors=parts,
         sync_calls=_sync_calls(rows, len(windows)),
-        tables={
-            **tables_of(_EVIDENCE, rows, windows, info),
-            "tally": tally(events, windows, lane.rank, lane.device),
-        },
+        tables=tables_of(_EVIDENCE, rows, windows, info),
+        tally=tally(events, windows, lane.rank, lane.device),
         seen=seen_in(events, windows, lane.device, intervals, info),
         doubts=() if timings is None else timings.warnings,
         rounds=1 if timings is None else timings.rounds,
@@ -351,12 +320,11 @@ def _no_such_lane(name: str, lanes: Sequence[MeanStep], wanted: RankDevice) -> U
     return UsageError(fault, f"the run has {numbers.listed(named)}")
 
 
-def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
-    rows = table.to_pylist()
-    means = mean_of([row["ns"] for row in rows], steps)
+def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
+    means = mean_of([c.ns for c in sums], steps)
     return tuple(
-        Contributor(**row | {"ns": ns} | {name: row[name] / steps for name in _PER_STEP})
-        for row, ns in zip(rows, means, strict=True)
+        replace(c, ns=ns, count=c.count / steps, recorded=c.recorded / steps)
+        for c, ns in zip(sums, means, strict=True)
     )
 
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Intervals, attributed
@@ -29,7 +28,7 @@ from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Forest, Groups, inherited, own_time, texts_at
 from lstmprof.events.intervals import Covered, Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import ops_called, thread_ids
 
@@ -51,24 +50,37 @@ _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 #: The part of the profiler's own work.
 PROFILER = "profiler"
 
-COLUMNS = (
-    Column("state", pa.string(), "", "busy or idle, as in the ledger; input in its phase"),
-    Column("part", pa.string(), "", "as in the ledger"),
-    Column("name", pa.string(), "", "of the op or activity", "none holds the time"),
-    Column("purpose", pa.string(), "", "the category that it is for", "it is for several or none"),
-    Column("family", pa.string(), "", "gemm, pointwise or persistent", "the category is not rnn"),
-    Column("tiny", pa.bool_(), "", "whether its calls do next to nothing"),
-    Column("call_overhead", pa.bool_(), "", "whether this is the time before the call"),
-    Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
-    Column("starting", pa.bool_(), "", "whether a call initialised the runtime or loaded code"),
-    Column("reading", pa.bool_(), "", "whether a loop of the host read values one by one"),
-    Column("on_cpu", pa.bool_(), "", "whether a device waited for an op that computed on the CPU"),
-    Column("enqueues", pa.bool_(), "", "whether a runtime call enqueued work for a device"),
-    Column("recorded", pa.float64(), "", "events recorded in the time: half for each begin or end"),
-    Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
-    Column("ns", pa.int64(), "ns", "time of all windows together"),
-)
-SCHEMA = schema(COLUMNS)
+
+@dataclass(frozen=True)
+class Contributor:
+    """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
+
+    ``state`` and ``part`` are those of the ledger. ``name`` is the op or activity; it is None for
+    time between ops. ``purpose`` is the category of the work for which the op runs, ``family`` its
+    kind of recurrent kernel; each may be None. ``tiny`` is True if the calls compute next to
+    nothing. ``call_overhead`` is True for Python just before the call. ``compiling`` is True if a
+    compiler ran, ``starting`` if a call initialised the runtime or loaded code, ``reading`` if the
+    host read values one by one, ``on_cpu`` if an op computed on the CPU while the device waited,
+    ``enqueues`` if a runtime call enqueued work. ``slower`` is True if the fast run makes as many
+    such calls, each shorter. ``recorded`` is the number of events recorded in this time.
+    """
+
+    state: str
+    part: str
+    ns: int
+    count: float = 0.0
+    name: str | None = None
+    purpose: str | None = None
+    family: str | None = None
+    tiny: bool = False
+    call_overhead: bool = False
+    compiling: bool = False
+    starting: bool = False
+    reading: bool = False
+    on_cpu: bool = False
+    enqueues: bool = False
+    recorded: float = 0.0
+    slower: bool = False
 
 
 def contributors(
@@ -77,8 +89,8 @@ def contributors(
     rank: int | None,
     device: int | None,
     intervals: Intervals | None = None,
-) -> pa.Table:
-    """Return a table (``SCHEMA``) of the contributors of one device or host; they sum to its steps.
+) -> list[Contributor]:
+    """Return the contributors of one device or host, summed over its steps.
 
     ``windows`` are the steps. ``device`` is None for the host of ``rank``. ``intervals`` are the
     attributed intervals of the device or host; None computes them.
@@ -104,22 +116,20 @@ def contributors(
         (pieces.overhead | (pieces.parts == LATENCY))[first], 0, _calls(groups, pieces.row)
     )
     names = [_STEP.sub("", name) for name in events.texts("name")[1]]
-    values = (names, *(events.texts(column)[1] for column in ("category", "family")))
+    texts = (names, *(events.texts(column)[1] for column in ("category", "family")))
     length_ns = pieces.intervals.end_ns - pieces.intervals.start_ns
-    what = recorded(events, pieces.intervals, own_ranges=False)
-    return pa.table(
-        [
-            pa.array(pieces.states[first].tolist(), pa.string()),
-            pa.array(pieces.parts[first].tolist(), pa.string()),
-            *(texts_at(v, c[first]) for v, c in zip(values, columns[:3], strict=True)),
-            pa.array(columns[3][first] == 1),
-            *(pa.array(flag[first]) for flag in flags),
-            pa.array(groups.sums(what.borders) / 2),
-            pa.array(calls),
-            pa.array(groups.sums(length_ns)),
-        ],
-        schema=SCHEMA,
+    borders = recorded(events, pieces.intervals, own_ranges=False).borders
+    values = (  # in the order of the fields of ``Contributor``
+        pieces.states[first].tolist(),
+        pieces.parts[first].tolist(),
+        groups.sums(length_ns).tolist(),
+        calls.tolist(),
+        *(texts_at(v, c[first]).to_pylist() for v, c in zip(texts, columns[:3], strict=True)),
+        (columns[3][first] == 1).tolist(),
+        *(flag[first].tolist() for flag in flags),
+        (groups.sums(borders) / 2).tolist(),
     )
+    return [Contributor(*row) for row in zip(*values, strict=True)]
 
 
 @dataclass(frozen=True)

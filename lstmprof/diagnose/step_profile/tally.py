@@ -1,4 +1,4 @@
-"""Count the work of a device or host: one row per noun (kernel, matmul …), with durations.
+"""Count the work of a device or host by noun (kernel, matmul …), with durations.
 
 - A kernel is a device activity that is neither copy nor memset. Kernels whose only known name is
   that of their op (TensorFlow 1) count as one per op call.
@@ -17,9 +17,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.calls import is_copy, is_kernel_launch, launch_calls
@@ -27,7 +27,7 @@ from lstmprof.events.annotate.rules.kernels import is_product
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups, inherited, own_time
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 #: Category → noun of its ops and kernels. For recurrent work, the noun depends on the name.
@@ -52,23 +52,42 @@ _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$
 #: Calls that copy or set memory.
 _COPY_CALL = re.compile(r"Memcpy|Memset")
 
-_NO_ITEMS = "there is none"
-COLUMNS = (
-    Column("noun", pa.string(), "", f"kernel, gap, launch, op, or one of {', '.join(WORK)}"),
-    Column("count", pa.int64(), "", "in all steps"),
-    Column("total_ns", pa.int64(), "ns", "sum of their lengths; of ops, of self time"),
-    Column("median_ns", pa.int64(), "ns", "median of them, nearest rank", _NO_ITEMS),
-    Column("longest_ns", pa.int64(), "ns", "longest of them", _NO_ITEMS),
-)
-SCHEMA = schema(COLUMNS)
+#: Durations are uneven if the mean is more than this many times the median: a few long ones distort
+#: the mean.
+_FAR_FROM_MEDIAN = 5
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Number of events with one noun (such as launches) in all steps, and their durations in ns.
+
+    The duration of an op is its self time. Without events, all numbers are 0.
+    """
+
+    count: int
+    total_ns: int
+    median_ns: int
+    longest_ns: int
+
+    @property
+    def mean_ns(self) -> float:
+        """Return the mean duration."""
+        return self.total_ns / self.count
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether a few long items distort the mean."""
+        outlier = 2 * self.longest_ns > self.total_ns and self.longest_ns > 2 * self.median_ns
+        return outlier or self.mean_ns > _FAR_FROM_MEDIAN * self.median_ns
 
 
 def tally(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
-) -> pa.Table:
-    """Return a table (``SCHEMA``) with one row per noun, counted over ``windows`` (steps).
+) -> dict[str, Spread]:
+    """Return number and durations by noun, counted over ``windows`` (steps).
 
-    A noun that cannot be counted has no row: kernels on a host, launches without runtime calls.
+    The nouns are kernel, gap, launch, op and those of ``WORK``. Nouns that cannot be counted are
+    left out: kernels on a host, launches without runtime calls.
     """
     inside = _issued_in(events, windows, rank)
     lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
@@ -76,19 +95,13 @@ def tally(
         lengths["gap"] = _gaps(events, windows, rank, device)
     if (inside & events.is_kind("runtime")).any():
         lengths["launch"] = events.dur_ns[_launches(events, inside, device)]
-    rows = [_row(noun, np.sort(lengths_ns)) for noun, lengths_ns in lengths.items()]
-    return pa.Table.from_pylist(rows, SCHEMA)
+    return {noun: _spread(np.sort(lengths_ns)) for noun, lengths_ns in lengths.items()}
 
 
-def _row(noun: str, lengths_ns: Ints) -> dict[str, str | int | None]:
+def _spread(lengths_ns: Ints) -> Spread:
     count = len(lengths_ns)
-    return {
-        "noun": noun,
-        "count": count,
-        "total_ns": int(lengths_ns.sum()),
-        "median_ns": int(lengths_ns[(count - 1) // 2]) if count else None,
-        "longest_ns": int(lengths_ns[-1]) if count else None,
-    }
+    median_ns, longest_ns = lengths_ns[[(count - 1) // 2, -1]].tolist() if count else (0, 0)
+    return Spread(count, int(lengths_ns.sum()), median_ns, longest_ns)
 
 
 def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
@@ -155,7 +168,8 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
     name_codes, texts = events.texts("name")
-    passes = np.array([_PASSES.index(_pass_of(text)) for text in (*texts, "")])
+    named = (next((p for p in _PASSES[1:] if p in text), "") for text in (*texts, ""))
+    passes = np.array([_PASSES.index(name) for name in named])
     ops = np.full(len(rows), NONE, dtype=np.int64)
     for category in _PRODUCTS:
         code = names.index(category) if category in names else UNKNOWN
@@ -165,10 +179,6 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
         products &= issuer != NONE
         ops[products] = nearest[issuer[products]]
     return np.where(ops == NONE, NONE, len(_PASSES) * ops + passes[name_codes[rows]])
-
-
-def _pass_of(kernel: str) -> str:
-    return next((name for name in _PASSES if name and name in kernel), "")
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
@@ -208,14 +218,12 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
     nouns = list(WORK)
     group_nouns = np.full(groups.count, NONE, dtype=np.int64)
     for group, first in enumerate(rows[groups.first].tolist()):
-        category, family, name = (_text(values, codes[first]) for codes, values in columns)
+        category, family, name = (
+            values[codes[first]] if codes[first] != NONE else "" for codes, values in columns
+        )
         noun = noun_of(category, family, name, on_device)
         group_nouns[group] = NONE if noun is None else nouns.index(noun)
     return group_nouns[groups.of]
-
-
-def _text(values: list[str], code: int) -> str:
-    return values[code] if code >= 0 else ""
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
@@ -226,19 +234,13 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
     if category == "rnn":
-        return _recurrent_kernel_role(family, name) if on_device else _recurrent_op_role(name)
+        if not on_device:
+            return "cell" if _CELL_OP.search(name) else "layer"
+        if family == "gemm":
+            return "product" if is_product(name) else None
+        return {"persistent": "layer", "pointwise": "pointwise"}.get(family)
     noun = _NOUN_OF_CATEGORY.get(category)
     return None if on_device and category in _PRODUCTS and not is_product(name) else noun
-
-
-def _recurrent_op_role(name: str) -> str:
-    return "cell" if _CELL_OP.search(name) else "layer"
-
-
-def _recurrent_kernel_role(family: str, name: str) -> str | None:
-    if family == "gemm":
-        return "product" if is_product(name) else None
-    return {"persistent": "layer", "pointwise": "pointwise"}.get(family)
 
 
 def is_kernel_call(name: str) -> bool:

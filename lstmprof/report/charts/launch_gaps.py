@@ -7,6 +7,7 @@ nothing. Below the line, the host has time to launch the next kernel meanwhile.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import altair as alt
 import numpy as np
@@ -23,24 +24,20 @@ ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
 HEIGHT, _LINE_POINTS = 360, 24
 
 
-def figures(report: Report) -> list[Figure]:
-    """Return one figure per run that has kernels on a device."""
-    group_figures: list[Figure] = []
-    for facts, rows in report.by_run(report.launch_gaps):
+def figures(report: Report) -> Iterator[Figure]:
+    """Yield one figure per run that has kernels on a device."""
+    for place, (facts, rows) in enumerate(report.by_run(report.launch_gaps)):
         kernels = number_of(len(rows), "kernel name", "kernel names")
-        group_figures.append(
-            Figure(
-                key=f"launch-gaps-{len(group_figures)}",
-                title=f"{TITLE}: {facts.run}",
-                kind="Scatter plot of kernel duration and the gap before it",
-                sentence=sentence(rows),
-                caption=f"µs on logarithmic axes (gaps: linear below 1 µs) · medians of {kernels}",
-                ran=drawing.ran([facts]),
-                spec=drawing.specification(chart(rows)),
-                legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
-            )
+        yield Figure(
+            key=f"launch-gaps-{place}",
+            title=f"{TITLE}: {facts.run}",
+            kind="Scatter plot of kernel duration and the gap before it",
+            sentence=sentence(rows),
+            caption=f"µs on logarithmic axes (gaps: linear below 1 µs) · medians of {kernels}",
+            ran=drawing.ran([facts]),
+            spec=drawing.specification(chart(rows)),
+            legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
         )
-    return group_figures
 
 
 def _base(row: Row) -> str:
@@ -74,7 +71,8 @@ def chart(rows: Rows) -> drawing.Drawn:
     ]
     shortest = max(min(v["dur_us"] for v in values), 0.1)
     longest = max(*(v["dur_us"] for v in values), *(v["gap_us"] for v in values), 1.0)
-    ticks = _ticks(longest)
+    powers = range(-1, math.ceil(math.log10(longest)) + 1)
+    ticks = [step * 10.0**power for power in powers for step in (1, 2, 5)]
     x = alt.X(
         "dur_us:Q",
         title="duration, µs",
@@ -112,9 +110,3 @@ def chart(rows: Rows) -> drawing.Drawn:
     above = once.mark_text(text=ABOVE, x=8, y=10, align="left")
     below = once.mark_text(text=BELOW, x="width", dx=-8, y=HEIGHT - 30, align="right")
     return alt.layer(line, points, above, below).properties(width="container", height=HEIGHT)
-
-
-def _ticks(longest: float) -> list[float]:
-    """Return the ticks 0.1, 0.2, 0.5, 1, … µs up to at least ``longest``."""
-    powers = range(-1, math.ceil(math.log10(max(longest, 1))) + 1)
-    return [step * 10.0**power for power in powers for step in (1, 2, 5)]

@@ -6,6 +6,7 @@ Each nanosecond of the step counts once.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import altair as alt
 
@@ -25,9 +26,8 @@ _PIXELS = 640
 _BLACK_FROM = 0.179
 
 
-def figures(report: Report) -> list[Figure]:
-    """Return one figure per group of comparable runs."""
-    group_figures = []
+def figures(report: Report) -> Iterator[Figure]:
+    """Yield one figure per group of comparable runs."""
     for group, rows in report.by_group(report.ledger):
         runs = report.members(group)
         n = drawing.profiled(runs)
@@ -35,19 +35,16 @@ def figures(report: Report) -> list[Figure]:
             n = n.replace("mean of", "clean step of", 1) + ", without the profiler's overhead"
         drawn = bars(rows)
         grey = "; grey: parts under 1 %" if any(bar["base"] == WHOLE.name for bar in drawn) else ""
-        group_figures.append(
-            Figure(
-                key=f"ledger-{group.number}",
-                title=f"{TITLE}: {group.conditions}",
-                kind="Stacked bars of busy and idle time",
-                sentence=sentence(rows, marked=all(facts.marked for facts in runs)),
-                caption=f"{drawing.unit(runs)} · {n}{grey}",
-                ran=drawing.ran(runs),
-                spec=drawing.specification(chart(rows)),
-                legend=tuple(sorted({b["base"] for b in drawn} - {WHOLE.name}, key=order_of)),
-            )
+        yield Figure(
+            key=f"ledger-{group.number}",
+            title=f"{TITLE}: {group.conditions}",
+            kind="Stacked bars of busy and idle time",
+            sentence=sentence(rows, marked=all(facts.marked for facts in runs)),
+            caption=f"{drawing.unit(runs)} · {n}{grey}",
+            ran=drawing.ran(runs),
+            spec=drawing.specification(chart(rows)),
+            legend=tuple(sorted({b["base"] for b in drawn} - {WHOLE.name}, key=order_of)),
         )
-    return group_figures
 
 
 def sentence(rows: Rows, *, marked: bool = True) -> str:

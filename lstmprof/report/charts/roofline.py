@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import altair as alt
 
 from lstmprof.numbers import milliseconds, percent
@@ -12,23 +14,19 @@ TITLE = "Roofline"
 COLUMNS = ("run", "label", "least_ns", "step_ns", "share", "gemm_flops_per_s")
 
 
-def figures(report: Report) -> list[Figure]:
-    """Return one figure per group that has a run with measured peak rates of its device."""
-    group_figures = []
+def figures(report: Report) -> Iterator[Figure]:
+    """Yield one figure per group that has a run with measured peak rates of its device."""
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
-        group_figures.append(
-            Figure(
-                key=f"roofline-{group.number}",
-                title=f"{TITLE}: {group.conditions}",
-                kind="Bar chart of the share of the roofline",
-                sentence=sentence(rows),
-                caption="% of the roofline: least time at measured peak rates / clean step",
-                ran=drawing.ran(report.members(group)),
-                spec=drawing.specification(chart(rows)),
-            )
+        yield Figure(
+            key=f"roofline-{group.number}",
+            title=f"{TITLE}: {group.conditions}",
+            kind="Bar chart of the share of the roofline",
+            sentence=sentence(rows),
+            caption="% of the roofline: least time at measured peak rates / clean step",
+            ran=drawing.ran(report.members(group)),
+            spec=drawing.specification(chart(rows)),
         )
-    return group_figures
 
 
 def sentence(rows: Rows) -> str:

@@ -7,6 +7,8 @@ median of several iterations.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import altair as alt
 
 from lstmprof.numbers import percent
@@ -17,25 +19,21 @@ TITLE = "Stability over iterations"
 COLUMNS = ("run", "label", "place", "iteration", "iterations", "wall_ns", "off_share")
 
 
-def figures(report: Report) -> list[Figure]:
-    """Return one figure per group of comparable runs with timings."""
-    group_figures = []
+def figures(report: Report) -> Iterator[Figure]:
+    """Yield one figure per group of comparable runs with timings."""
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
         unit = f"% above or below the run's median; colours end at ±{drawing.MOST_PERCENT} %"
-        group_figures.append(
-            Figure(
-                key=f"stability-{group.number}",
-                title=f"{TITLE}: {group.conditions}",
-                kind="Heat map of iterations by their deviation from the median",
-                sentence=sentence(rows),
-                caption=f"{unit} · {n} after warm-up",
-                ran=drawing.ran(runs),
-                spec=drawing.specification(chart(rows)),
-            )
+        yield Figure(
+            key=f"stability-{group.number}",
+            title=f"{TITLE}: {group.conditions}",
+            kind="Heat map of iterations by their deviation from the median",
+            sentence=sentence(rows),
+            caption=f"{unit} · {n} after warm-up",
+            ran=drawing.ran(runs),
+            spec=drawing.specification(chart(rows)),
         )
-    return group_figures
 
 
 def sentence(rows: Rows) -> str:

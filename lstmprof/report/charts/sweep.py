@@ -18,27 +18,23 @@ def figures(report: Report) -> list[Figure]:
     """Return one figure; none if all runs have the same sizes."""
     if not report.sweep:
         return []
-    n = drawing.span((facts.iterations for facts in report.facts_in(report.sweep)), "iterations")
+    runs = report.facts_in(report.sweep)
+    n = drawing.span((facts.iterations for facts in runs), "iterations")
+    down = {(name(row), row["hidden"]) for row in report.sweep}
+    across = {(row["batch"], row["time_steps"]) for row in report.sweep}
+    cells = {(name(r), r["hidden"], r["batch"], r["time_steps"]) for r in report.sweep}
+    empty = "; empty cell: not measured" if len(across) * len(down) > len(cells) else ""
     return [
         Figure(
             key="sweep",
             title=f"{TITLE}: units × batch × time steps",
             kind="Heat map of the time per step",
             sentence=sentence(report.sweep),
-            caption=f"ms per step · {_measured(n, report.sweep)}",
-            ran=drawing.ran(report.facts_in(report.sweep)),
+            caption=f"ms per step · clean step of {n}{empty}",
+            ran=drawing.ran(runs),
             spec=drawing.specification(chart(report.sweep)),
         )
     ]
-
-
-def _measured(n: str, rows: Rows) -> str:
-    """Return text with the number ``n`` of iterations, and the meaning of empty cells if any."""
-    down = {(name(row), row["hidden"]) for row in rows}
-    across = {(row["batch"], row["time_steps"]) for row in rows}
-    cells = {(name(row), row["hidden"], row["batch"], row["time_steps"]) for row in rows}
-    empty = len(across) * len(down) > len(cells)
-    return f"clean step of {n}" + ("; empty cell: not measured" if empty else "")
 
 
 def sentence(rows: Rows) -> str:

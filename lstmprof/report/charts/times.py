@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import itemgetter
 
 import altair as alt
@@ -17,25 +18,21 @@ COLUMNS = ("run", "label", "step_ns", "low_ns", "high_ns", "times", "iterations"
 _MARGIN = 20
 
 
-def figures(report: Report) -> list[Figure]:
-    """Return one figure per group of compared runs, with the fastest run first."""
-    group_figures = []
+def figures(report: Report) -> Iterator[Figure]:
+    """Yield one figure per group of compared runs, with the fastest run first."""
     for group, rows in report.by_group(report.times):
         rows.sort(key=itemgetter("step_ns"))
         runs = report.members(group)
         steps = drawing.span((facts.steps for facts in runs), "profiled steps")
-        group_figures.append(
-            Figure(
-                key=f"times-{group.number}",
-                title=f"{TITLE}: {group.conditions}",
-                kind=f"Bar chart of the time per step of {len(rows)} runs",
-                sentence=sentence(rows),
-                caption=f"ms per step · clean step of {steps}; line: 95 % interval",
-                ran=drawing.ran(runs),
-                spec=drawing.specification(chart(rows)),
-            )
+        yield Figure(
+            key=f"times-{group.number}",
+            title=f"{TITLE}: {group.conditions}",
+            kind=f"Bar chart of the time per step of {len(rows)} runs",
+            sentence=sentence(rows),
+            caption=f"ms per step · clean step of {steps}; line: 95 % interval",
+            ran=drawing.ran(runs),
+            spec=drawing.specification(chart(rows)),
         )
-    return group_figures
 
 
 def sentence(rows: Rows) -> str:

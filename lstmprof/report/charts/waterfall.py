@@ -5,14 +5,12 @@ The user chooses the pair on the page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
-from lstmprof.diagnose.causes import KINDS, shown
 from lstmprof.diagnose.certainty import EXPLAINED_SHARE
 from lstmprof.diagnose.certainty.pair import no_difference
 from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED
+from lstmprof.diagnose.findings.causes import KINDS, shown
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import LEAST_SHARE, Figure, Pair, Report, Row, Rows
@@ -76,15 +74,9 @@ def sentence(pair: Pair) -> str:
 def caption(pair: Pair) -> str:
     """Return the unit, and the number of profiled steps of both runs."""
     clean = pair.fast.span is not None and pair.slow.span is not None
-    steps = _each([pair.fast.steps, pair.slow.steps])
+    steps = " and ".join(dict.fromkeys(str(run.steps) for run in (pair.fast, pair.slow)))
     what = "clean steps" if clean else "means"
     return f"ms per step · {what} of {steps} profiled steps; kinds under 1 % are left out"
-
-
-def _each(numbers: Sequence[int]) -> str:
-    """Return ``20``, or ``12 and 20`` if the fast and the slow run differ."""
-    texts = [str(n) for n in numbers]
-    return texts[0] if texts[0] == texts[1] else " and ".join(texts)
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:

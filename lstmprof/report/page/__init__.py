@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, lane_words
-from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import causes
 from lstmprof.errors import RunError
 from lstmprof.host.scratch import check_file, write_file
 from lstmprof.numbers import listed, milliseconds, shown_name
-from lstmprof.report.cards import blocks
 from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Icicle, Report, Rows, Timeline
+from lstmprof.report.page.cards import blocks
 from lstmprof.report.palette import FAMILIES, PARTS, UNKNOWN, families_of, label_of, order_of
 from lstmprof.runs.directory import cache_folder
 

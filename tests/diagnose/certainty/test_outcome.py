@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from diagnose.made import contributor, profile, span
+from diagnose.made import contributor, diagnose, profile, span
 from diagnose.made_job import breakdown_of
 from events.rows import row
 
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
+from lstmprof.diagnose.findings import causes
 from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.step_profile import StepProfile
 

@@ -16,7 +16,8 @@ from lstmprof.diagnose.findings.because import because, named, pace, worth_a_lin
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.remedies import remedies
 from lstmprof.diagnose.seen import Seen
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 
 MS = 1_000_000
 
@@ -27,10 +28,8 @@ def run(
     ops: int | None = None,
     **fields: Any,
 ) -> StepProfile:
-    tables = {"tally": table(*tally(**lengths))} if lengths else {}
-    if ops is not None:
-        tables["ops"] = table({"name": "aten::view", "count": ops})
-    return profile(*contributors, tables=tables, **fields)
+    tables = {} if ops is None else {"ops": table({"name": "aten::view", "count": ops})}
+    return profile(*contributors, tables=tables, tally=tally(**lengths or {}), **fields)
 
 
 def only(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> Finding:

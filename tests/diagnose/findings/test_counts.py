@@ -6,12 +6,13 @@ import pytest
 from diagnose.made import contributor, profile, table, tally
 
 from lstmprof.diagnose.diagnosis import alone
-from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES, Spread, spread_of
+from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES, spread_of
+from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.numbers import count, file_size, number_of, quantity
 
 
 def of(name: str, device: int | None = 0, steps: int = 1, **lengths: list[int]) -> float | None:
-    run = profile(device=device, steps=steps, tables={"tally": table(*tally(**lengths))})
+    run = profile(device=device, steps=steps, tally=tally(**lengths))
     return QUANTITIES[name].amount(run)
 
 
@@ -47,7 +48,7 @@ def test_layers_are_ops_on_a_host_and_kernels_on_a_device() -> None:
     ],
 )
 def test_a_few_long_ones_make_a_mean(lengths: list[int], uneven: bool) -> None:
-    run = profile(device=0, tables={"tally": table(*tally(kernel=lengths))})
+    run = profile(device=0, tally=tally(kernel=lengths))
     spread = spread_of(run, "kernel")
     assert isinstance(spread, Spread)
     assert spread.uneven == uneven
@@ -73,7 +74,7 @@ def test_the_evidence_of_a_finding_has_medians_and_longest() -> None:
     run = profile(
         contributor("idle", "launch call", 9, "cudaLaunchKernel"),
         device=0,
-        tables={"tally": table(*tally(kernel=[5, 5], gap=[1, 1, 998], launch=[3, 3]))},
+        tally=tally(kernel=[5, 5], gap=[1, 1, 998], launch=[3, 3]),
     )
     (launching,) = alone(run).findings
     counts = {c.quantity: c.slow for c in launching.finding.changes}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
-from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Change, Culprit
+from lstmprof.diagnose.findings.causes import KINDS
 
 MS = 1_000_000
 
@@ -92,7 +92,7 @@ def test_the_evidence_for_waits_for_the_host_is_the_pace_of_launches() -> None:
         contributor("idle", "launch call", 33 * MS, "cudaLaunchKernel"),
         device=0,
         name="bert",
-        tables={"tally": table(*tally(kernel=[3 * MS, 4 * MS], gap=[46 * MS], launch=[MS] * 2))},
+        tally=tally(kernel=[3 * MS, 4 * MS], gap=[46 * MS], launch=[MS] * 2),
     )
     found = alone(run)
     verdict = found.verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from diagnose.made import contributor
+from diagnose.made import contributor, diagnose
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 from simulator import drawn_programs as drawn
@@ -14,12 +14,11 @@ from simulator.gpu_programs import Launch, Machine, Within, Work
 from simulator.gpu_simulator import simulated
 
 from lstmprof.breakdown import break_down
-from lstmprof.diagnose import causes
-from lstmprof.diagnose.diagnosis import diagnose
+from lstmprof.diagnose.findings import causes
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE, TAKEN, Saving, saving_of
 from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.roofline import Peaks, Reach, Roofline
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables

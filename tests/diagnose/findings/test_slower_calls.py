@@ -9,10 +9,11 @@ from diagnose.made import contributor, profile, table
 from hypothesis import given, strategies as st
 
 from lstmprof.diagnose.diagnosis import compare
-from lstmprof.diagnose.findings import findings, lengths
+from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.reasons import reason, slower_names
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 
 MS = 1_000_000
 SAME = {"implementation": "torch-lstmcell-basic", "precision": "fp32", "mode": "train"}
@@ -192,5 +193,5 @@ def test_the_kinds_still_sum_to_the_difference(
         run(*(contributor("busy", "gemm", ns * by, name, count=n) for name, ns, n in rows))
         for by in (1, times)
     )
-    first, second = lengths(fast, slow)
+    first, second = fast.length_ns, slow.length_ns
     assert sum(f.delta_ns for f in findings(fast, slow)) == second - first

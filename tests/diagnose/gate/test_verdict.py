@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from compare_document import Document
 from diagnose.made import contributor, profile, span
 
 from lstmprof.diagnose.certainty.pair import Ratio
 from lstmprof.diagnose.diagnosis import compare
-from lstmprof.diagnose.gate.document import Document
 from lstmprof.diagnose.gate.limits import limits
 from lstmprof.diagnose.gate.verdict import _range, gate, verdict
 from lstmprof.diagnose.step_profile import StepProfile

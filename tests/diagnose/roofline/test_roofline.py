@@ -17,7 +17,7 @@ from lstmprof.diagnose.roofline import (
     workload_of,
 )
 from lstmprof.diagnose.roofline.work import Cost, costs
-from lstmprof.diagnose.sentences import roofline_sentence
+from lstmprof.diagnose.verdict.sentences import roofline_sentence
 from lstmprof.runs.metadata import RunInfo, decoded, encoded, run_info
 from lstmprof.workloads.studies import named
 

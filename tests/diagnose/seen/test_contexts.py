@@ -9,8 +9,7 @@ import shared_traces
 from events.rows import Row, row, table
 
 from lstmprof import formats
-from lstmprof.diagnose.causes import Comparison, kind_of
-from lstmprof.diagnose.step_profile import Contributor
+from lstmprof.diagnose.findings.causes import Comparison, kind_of
 from lstmprof.diagnose.step_profile.contributors import contributors
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
@@ -23,10 +22,9 @@ DATALOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 def kinds_of(events: EventTable, device: int | None) -> dict[str, int]:
     """Kind → ns of the whole of one lane."""
     found = windows(events, captured=False)
-    rows = contributors(events, found, found[0].rank, device).to_pylist()
     kinds: Counter[str] = Counter()
-    for each in rows:
-        kinds[kind_of(Contributor(**each), Comparison(device is not None))] += each["ns"]
+    for each in contributors(events, found, found[0].rank, device):
+        kinds[kind_of(each, Comparison(device is not None))] += each.ns
     return dict(kinds)
 
 

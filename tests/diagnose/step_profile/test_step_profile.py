@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from diagnose.made import diagnose
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.mean_step import device_word
-from lstmprof.diagnose.diagnosis import diagnose
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated

@@ -10,7 +10,7 @@ import click
 from lstmprof import workloads
 from lstmprof.capture.request import MODES, PRECISIONS, CaptureRequest
 from lstmprof.commands import completion, options, terminal
-from lstmprof.commands.capture import WORKLOAD_OPTIONS, with_options
+from lstmprof.commands.recording.capture import WORKLOAD_OPTIONS, with_options
 from lstmprof.numbers import milliseconds
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def command(
       lstmprof recommend --like traces/train --impl mymodel.py:build --impl 'torch-*'
     """
     from lstmprof.capture import plan
+    from lstmprof.diagnose.recommend.shapes import request_of, shape_of
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-    from lstmprof.diagnose.shapes import request_of, shape_of
     from lstmprof.runs.directory import cache_folder, written_to
 
     sizes = {name: given.pop(name) for name in workloads.OVERRIDABLE}

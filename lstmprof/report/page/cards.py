@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.verdict_text import (
+from lstmprof.diagnose.verdict.verdict_text import (
     CERTAINTY_WORDS,
-    badness,
     fix_lines,
     lane_of,
     largest_kinds,
+    worst_first,
 )
 from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.report.model import Figure, Report
@@ -112,8 +112,7 @@ def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
 
 def _cards(diagnoses: Sequence[Diagnosis]) -> tuple[Card, ...]:
     """Return the cards, sorted so that the worst verdict comes first."""
-    worst_first = sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True)
-    return tuple(_card(d, is_open=n < MOST_OPEN) for n, d in enumerate(worst_first))
+    return tuple(_card(d, is_open=n < MOST_OPEN) for n, d in enumerate(worst_first(diagnoses)))
 
 
 def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:

@@ -19,7 +19,6 @@ from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.diagnose.roofline import workload_of
 from lstmprof.errors import UsageError
 from lstmprof.numbers import listed, percent
-from lstmprof.runs.metadata import RunInfo
 from lstmprof.workloads import GATES, Workload
 from lstmprof.workloads.studies import NAMED
 
@@ -143,14 +142,8 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
         head=False,
     )
     mode = "forward" if row["backward_ns"] is None else "train"
-    return Shape(workload, precision, mode, _device(info), row["framework"], layer=row)
-
-
-def _device(info: RunInfo) -> str:
-    """Return the device in run.json, else ``cuda:0`` if the profile names a GPU, else ``cpu``."""
-    if info.device is not None:
-        return info.device
-    return "cuda:0" if info.device_names else "cpu"
+    device = info.device or ("cuda:0" if info.device_names else "cpu")
+    return Shape(workload, precision, mode, device, row["framework"], layer=row)
 
 
 def is_here(device: str) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
@@ -73,6 +73,9 @@ class Diagnosed(Protocol):
     def kernel_names(self) -> list[str]: ...
 
 
+_Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
+
+
 class Explained(Protocol):
     """The part of a diagnosis's finding from which the text of a verdict is made."""
 
@@ -108,12 +111,8 @@ class Line:
         return with_short_names(self.text, names), with_short_names(self.end, names)
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
 def verdict_text(
-    diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = _as_it_is
+    diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = str
 ) -> list[list[str]]:
     """Return the printed lines of a verdict, grouped by label; the first group names the run.
 
@@ -314,17 +313,22 @@ def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
     ]
 
 
-def badness(verdict: Verdict) -> tuple[bool, float, float]:
-    """Return the sort key of a verdict; verdicts are shown with the largest key first.
+def worst_first(diagnoses: Iterable[_Diagnosed]) -> list[_Diagnosed]:
+    """Return ``diagnoses`` in the order in which they are shown.
 
     Compared runs come first, sorted by ratio. Single runs follow, sorted by the share of the step
     that the best fix saves, then by the bottleneck's share of the step.
     """
-    if verdict.ratio is not None:
-        return True, verdict.ratio.value, 0.0
-    share, best = verdict.bottleneck_ns / (verdict.whole_ns or 1), best_fix(verdict)
-    saved = best.worth_ns / verdict.step.ns if best and verdict.step.ns else 0.0
-    return False, saved if share else -1.0, share
+
+    def badness(diagnosis: Diagnosed) -> tuple[bool, float, float]:
+        verdict = diagnosis.verdict
+        if verdict.ratio is not None:
+            return True, verdict.ratio.value, 0.0
+        share, best = verdict.bottleneck_ns / (verdict.whole_ns or 1), best_fix(verdict)
+        saved = best.worth_ns / verdict.step.ns if best and verdict.step.ns else 0.0
+        return False, saved if share else -1.0, share
+
+    return sorted(diagnoses, key=badness, reverse=True)
 
 
 def best_fix(verdict: Verdict) -> Advice | None:

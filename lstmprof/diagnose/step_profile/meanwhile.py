@@ -15,7 +15,7 @@ import numpy as np
 
 from lstmprof.breakdown.attribution import TAIL, Intervals
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
-from lstmprof.events.groups import inherited
+from lstmprof.diagnose.seen.contexts import enclosing
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.numbers import cropped, percent
@@ -79,12 +79,7 @@ def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Me
     length_ns = (intervals.end_ns - intervals.start_ns)[inside]
     if not len(inside):
         return None
-    is_range = events.is_kind("range")
-    around = inherited(
-        events.rows_named("parent_id"), np.where(is_range, np.arange(len(is_range)), NONE)
-    )
-    launch = events.rows_named("launch_id")
-    around = np.where(launch == NONE, around, around[launch])
+    around = enclosing(events, events.is_kind("range"))
     codes, texts = events.texts("name")
     row = intervals.row[inside]
     is_named = (row != NONE) & ~events.is_kind("step")[row]

@@ -19,8 +19,8 @@ from lstmprof.breakdown.replay import (
     what_if,
 )
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
-from lstmprof.diagnose.sentences import what_if_sentence
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.verdict.sentences import what_if_sentence
 from lstmprof.errors import UsageError
 
 #: The name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.

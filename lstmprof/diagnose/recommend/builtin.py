@@ -20,7 +20,7 @@ from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host
 from lstmprof.diagnose.certainty.pair import CELLS, in_words
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.diagnose.shapes import (
+from lstmprof.diagnose.recommend.shapes import (
     LAYERS,
     RECORD,
     Shape,
@@ -30,7 +30,7 @@ from lstmprof.diagnose.shapes import (
     slowest_layer,
 )
 from lstmprof.diagnose.step_profile import step_profile_of
-from lstmprof.diagnose.what_ifs import DiagnosisOptions
+from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
 from lstmprof.names import FRAMEWORK_NAMES
@@ -111,13 +111,14 @@ def against_builtin(
             name, "unknown", f"{fault.fault}, so it was not compared with a layer op{step}."
         )
     run = builtin_run(request, breakdown.run, progress)
+    op = _OPS[request.implementation].format(cell=shape.workload.cell.upper())
     tables = TABLES if shape.layer is None else (*TABLES, LAYERS)
     best = break_down(run, None, tables)
     if shape.layer is not None:
-        return _compare_layers(breakdown, best, shape)
+        return _compare_layers(breakdown, best, shape, shape.layer, op)
     if not same_machine(breakdown.run.info, run.info):
-        return _elsewhere(breakdown, best, shape)
-    return _compare_steps(breakdown, best, shape, wanted)
+        return _elsewhere(breakdown, best, shape, op)
+    return _compare_steps(breakdown, best, shape, op, wanted)
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
@@ -218,13 +219,8 @@ def _gpu(info: RunInfo) -> str | None:
     return next(iter(info.device_names.values()), None) if info.device_names else None
 
 
-def op_name(request_implementation: str, cell: str) -> str:
-    """Return the name of an implementation's layer op as users know it, such as ``nn.LSTM``."""
-    return _OPS[request_implementation].format(cell=cell.upper())
-
-
 def _compare_steps(
-    breakdown: Breakdown, best: Breakdown, shape: Shape, wanted: DiagnosisOptions
+    breakdown: Breakdown, best: Breakdown, shape: Shape, op: str, wanted: DiagnosisOptions
 ) -> Against:
     """Compare clean steps of the same network on the same machine."""
     diagnosis = diagnose_all([breakdown, best], (), wanted, must_compare=True)[0]
@@ -232,57 +228,33 @@ def _compare_steps(
     mine, other = diagnosis.slow, diagnosis.fast
     if mine.info is not breakdown.run.info:
         mine, other = other, mine
-    op = op_name(best.run.info.implementation or "", shape.workload.cell)
-    factor: float | None = mine.length_ns / other.length_ns
+    name, outcome = breakdown.run.name, diagnosis.outcome
+    factor: float | None = None
     state: State = "faster" if mine is diagnosis.slow else "slower"
-    if diagnosis.outcome.state == "none" or not diagnosis.outcome.differs:
-        state = "same" if diagnosis.outcome.state == "none" else "unknown"
-    times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms per step"
-    how = how_it_runs(breakdown, shape)
     ending = f"{op} runs each layer in one op"
-    if state in ("same", "unknown"):
+    if outcome.state == "none" or not outcome.differs:
+        state = "same" if outcome.state == "none" else "unknown"
         what = "both" if state == "same" else "difference unknown:"
-        ending += f"; {what} {diagnosis.outcome.words}"
-        factor = None
+        ending += f"; {what} {outcome.words}"
     else:
-        assert diagnosis.outcome.ratio is not None
-        ratio = f"a ratio of {in_words(diagnosis.outcome.ratio)}"
-        ending += f". {breakdown.run.name} takes {_times(factor, op)} ({times}; {ratio})"
-    return Against(
-        breakdown.run.name,
-        state,
-        f"{breakdown.run.name} {how}; {ending}.",
-        best.run.name,
-        op,
-        factor,
-        "steps",
-        True,
-        diagnosis,
-    )
+        assert outcome.ratio is not None
+        factor = mine.length_ns / other.length_ns
+        times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms"
+        ratio = f"{times} per step; a ratio of {in_words(outcome.ratio)}"
+        ending += f". {name} takes {factor:.2f}× as long as {op} on this machine ({ratio})"
+    sentence = f"{name} {how_it_runs(breakdown, shape)}; {ending}."
+    return Against(name, state, sentence, best.run.name, op, factor, "steps", True, diagnosis)
 
 
-def _times(factor: float | None, op: str) -> str:
-    assert factor is not None
-    return f"{factor:.2f}× as long as {op} on this machine"
-
-
-def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
+def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape, op: str) -> Against:
     """Return the times of the run and the layer op without a ratio: the machines may differ."""
-    op = op_name(best.run.info.implementation or "", shape.workload.cell)
-    mine, other = (step_profile_of(each).length_ns for each in (breakdown, best))
-    return Against(
-        breakdown.run.name,
-        "unknown",
-        f"{breakdown.run.name} {how_it_runs(breakdown, shape)} and takes {milliseconds(mine)} ms "
-        f"per step; {op} takes {milliseconds(other)} ms on this "
-        "machine. The times cannot be compared: "
-        f"{_where(breakdown, best)}.",
-        best.run.name,
-        op,
-        None,
-        "steps",
-        False,
+    mine, other = (milliseconds(step_profile_of(each).length_ns) for each in (breakdown, best))
+    name = breakdown.run.name
+    sentence = (
+        f"{name} {how_it_runs(breakdown, shape)} and takes {mine} ms per step; {op} takes {other} "
+        f"ms on this machine. The times cannot be compared: {_where(breakdown, best)}."
     )
+    return Against(name, "unknown", sentence, best.run.name, op, None, "steps", False)
 
 
 def _where(breakdown: Breakdown, best: Breakdown) -> str:
@@ -294,23 +266,22 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
     return f"the profile is from another machine ({machine}; this machine: {here_is})"
 
 
-def _compare_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
+def _compare_layers(
+    breakdown: Breakdown, best: Breakdown, shape: Shape, layer: Mapping[str, Any], op: str
+) -> Against:
     """Compare one call of the slowest layer with one of the layer op, both as profiled."""
-    assert shape.layer is not None
-    name, op = breakdown.run.name, op_name(best.run.info.implementation or "", shape.workload.cell)
-    row = slowest_layer(best)
+    name, row = breakdown.run.name, slowest_layer(best)
     how = how_it_runs(breakdown, shape)
-    if row is None or not call_ns(row) or not call_ns(shape.layer):
-        return Against(
-            *(name, "unknown"),
+    if row is None or not call_ns(row) or not call_ns(layer):
+        sentence = (
             f"{name} {how}. The profile does not show how long this layer takes, so it cannot be "
-            f"compared with {op}.",
-            best.run.name,
+            f"compared with {op}."
         )
-    mine, other = call_ns(shape.layer), call_ns(row)
+        return Against(name, "unknown", sentence, best.run.name)
+    mine, other = call_ns(layer), call_ns(row)
     what = "forward" if shape.mode == "forward" else "forward and backward"
     times = f"{milliseconds(mine)} against {milliseconds(other)} ms {what}, under the profiler"
-    padded = ", over padded sequences" if shape.layer["packed"] else ""
+    padded = ", over padded sequences" if layer["packed"] else ""
     if not same_machine(breakdown.run.info, best.run.info):
         sentence = (
             f"{name} {how} in {milliseconds(mine)} ms; {op} runs the layer in one op in "
@@ -327,8 +298,9 @@ def _compare_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Agai
         return Against(name, "same", sentence, best.run.name, op, None, "layers", True)
     state: State = "faster" if factor > 1 else "slower"
     sentence = (
-        f"{name} {how}; {op} runs the layer in one op{padded}. {name} takes {_times(factor, op)} "
-        f"({times}). Likely, not certain: profiling changes a step by {percent(off)}."
+        f"{name} {how}; {op} runs the layer in one op{padded}. {name} takes {factor:.2f}× as long "
+        f"as {op} on this machine ({times}). Likely, not certain: profiling changes a step by "
+        f"{percent(off)}."
     )
     return Against(name, state, sentence, best.run.name, op, factor, "layers", True)
 

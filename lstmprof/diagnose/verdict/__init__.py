@@ -13,7 +13,6 @@ from typing import Any
 
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.slot_times import Span
-from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.certainty import Level, Outcome, State, certainty_of
 from lstmprof.diagnose.certainty.pair import (
     Ratio,
@@ -30,7 +29,8 @@ from lstmprof.diagnose.findings import (
     NAMED_SHARE,
     Difference,
     Finding,
-    lengths,
+    causes,
+    settings,
     wait_of,
 )
 from lstmprof.diagnose.findings.because import because, pace
@@ -303,7 +303,9 @@ def verdict_of(
     whole_ns = sum(f.delta_ns for f in findings)
     named = outcome.cause
     waits = [f for f in findings if named and wait_of(f.kind) == wait_of(named.kind)]
-    evidence = "" if named is None else _evidence(named, slow)
+    evidence = "" if named is None else because(named)
+    if not evidence and named is not None and fast is None and named.kind in causes.WAITS:
+        evidence = pace(slow)
     mends_cause = leading_advice(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
     line = "" if named is None or fast is not None else line_of(named)
@@ -339,7 +341,7 @@ def verdict_of(
         baseline=baseline,
         state=outcome.state,
         step=span_of(slow),
-        baseline_ns=None if fast is None else lengths(fast, slow)[0],
+        baseline_ns=None if fast is None else fast.length_ns,
         per=_per(slow),
         baseline_per="" if fast is None else _per(fast),
         ratio=outcome.ratio,
@@ -395,11 +397,6 @@ def _then(
     return listed(texts)
 
 
-def _evidence(named: Finding, slow: StepProfile) -> str:
-    rate = pace(slow) if named.fast is None and named.kind in causes.WAITS else ""
-    return because(named) or rate
-
-
 def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, evidence: str) -> str:
     """Return what in the code takes the time, such as ``50 LSTMCell calls per step``.
 
@@ -450,14 +447,11 @@ def line_of(finding: Finding) -> str:
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
             ns = line.ns or ns  # a busy machine lengthens a line's share, except for sleeps
-        if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
+        asks = line.call is not None and _ASKS.fullmatch(line.call)
+        fits = finding.kind == causes.SYNC if asks else finding.kind in _HIDDEN_KINDS
+        if ns >= EXPLAINED_SHARE * finding.delta_ns and fits:
             return _activity(line)
     return ""
-
-
-def _fits(line: ScriptLine, kind: str) -> bool:
-    asks = line.call is not None and bool(_ASKS.fullmatch(line.call))
-    return kind == causes.SYNC if asks else kind in _HIDDEN_KINDS
 
 
 def _activity(line: ScriptLine) -> str:

@@ -15,7 +15,7 @@ from lstmprof.numbers import escaped
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.diagnose.diagnosis import Diagnosis
-    from lstmprof.diagnose.what_ifs import DiagnosisOptions
+    from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 
 
 @click.command(name="diagnose")
@@ -112,7 +112,7 @@ def command(
     """
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.roofline import parsed
-    from lstmprof.diagnose.what_ifs import DiagnosisOptions
+    from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
 
     options.refuse_missing(paths)
     limits = parsed(peaks) if peaks else None
@@ -157,13 +157,13 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
 def _show_gain(since: str, diagnoses: Sequence[Diagnosis], wanted: DiagnosisOptions) -> None:
     """Print for each run how much faster it is than the earlier run at the path ``since``."""
     from lstmprof.breakdown import break_down
-    from lstmprof.diagnose.diagnosis import diagnose
-    from lstmprof.diagnose.verdict_text import gained
+    from lstmprof.diagnose.diagnosis import diagnose_all
+    from lstmprof.diagnose.verdict.verdict_text import gained
     from lstmprof.runs.border import border
     from lstmprof.runs.run import open_run
 
     with border(since):
-        before = diagnose(break_down(open_run(Path(since))), wanted=wanted).verdict
+        before = diagnose_all([break_down(open_run(Path(since)))], wanted=wanted)[0].verdict
     for diagnosis in diagnoses:
         terminal.write_line(gained(before, diagnosis.verdict))
 
@@ -176,8 +176,8 @@ def _show_against(
 ) -> None:
     """Print for each run its comparison with the framework's built-in LSTM, then its diagnosis."""
     from lstmprof.commands.terminal import diagnosis
-    from lstmprof.diagnose.builtin import try_against_builtin
     from lstmprof.diagnose.diagnosis import diagnose_all
+    from lstmprof.diagnose.recommend.builtin import try_against_builtin
 
     leave_out = left_out.faults.append
     verdicts = [

@@ -22,7 +22,7 @@ from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.clean_step import CleanStep
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, rank_records
-from lstmprof.diagnose.meanwhile import Meanwhile
+from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
 from lstmprof.names import PART_WORDS

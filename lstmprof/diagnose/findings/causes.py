@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
 from lstmprof.breakdown.lacks import RANGES_WITHOUT_OPS
-from lstmprof.diagnose.step_profile import Contributor, StepProfile
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS
 from lstmprof.names import PART_WORDS

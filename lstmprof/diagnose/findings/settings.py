@@ -7,7 +7,7 @@ calls and the calls are slower in one run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -101,26 +101,19 @@ def shared_cpus(info: RunInfo) -> str | None:
 
 def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:
     """Return the settings that are known for both runs and differ."""
-    differ = (*_setting_differences(fast, slow), *_variable_differences(fast, slow))
-    names = {d.setting for d in differ}
-    return tuple(d for d in differ if DENORMALS not in names or d.setting not in _THREAD_FLAGS)
-
-
-def _setting_differences(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
+    differ = []
     for setting in SETTINGS:
         theirs, own = setting.value(fast), setting.value(slow)
         if theirs is not None and own is not None and theirs != own:
             fits = setting.slower is None or own == setting.slower
-            yield Disagreement(setting.words, _shown(own), _shown(theirs), fits)
-
-
-def _variable_differences(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
-    theirs, own = fast.settings.environment, slow.settings.environment
-    if theirs is None or own is None:
-        return
-    for name in sorted(theirs.keys() | own.keys()):
-        if theirs.get(name) != own.get(name):
-            yield Disagreement(name, own.get(name, UNSET), theirs.get(name, UNSET))
+            differ.append(Disagreement(setting.words, _shown(own), _shown(theirs), fits))
+    there, here = fast.settings.environment, slow.settings.environment
+    if there is not None and here is not None:
+        for name in sorted(there.keys() | here.keys()):
+            if there.get(name) != here.get(name):
+                differ.append(Disagreement(name, here.get(name, UNSET), there.get(name, UNSET)))
+    names = {d.setting for d in differ}
+    return tuple(d for d in differ if DENORMALS not in names or d.setting not in _THREAD_FLAGS)
 
 
 def listing(differences: Sequence[Disagreement]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from lstmprof.report.model import Report
 
 
+def _folder(format_: str, help: str) -> Callable[[Any], Any]:
+    """Return the option for the folder of charts in this format."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option(f"--{format_}", format_, type=folder, metavar="FOLDER", help=help)
+
+
 @click.command(name="report")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
 @click.option(
@@ -25,25 +31,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Page to write.  [default: report.html; none with --png, --svg or --json]",
 )
-@click.option(
-    "--png",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Write each chart as PNG to this folder.",
-)
-@click.option(
-    "--svg",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Write each chart as SVG to this folder.",
-)
-@click.option(
-    "--json",
-    "json_",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Write each chart as Vega-Lite JSON to this folder, to restyle it.",
-)
+@_folder("png", "Write each chart as PNG to this folder.")
+@_folder("svg", "Write each chart as SVG to this folder.")
+@_folder("json", "Write each chart as Vega-Lite JSON to this folder, to restyle it.")
 @click.option(
     "--title", metavar="TEXT", help="Heading of the page.  [default: the runs and their workload]"
 )
@@ -54,14 +44,12 @@ if TYPE_CHECKING:
 def command(
     paths: tuple[str, ...],
     out: Path | None,
-    png: Path | None,
-    svg: Path | None,
-    json_: Path | None,
     title: str | None,
     step_range: str | None,
     across: tuple[str, ...],
     force: bool,
     open_: bool,
+    **folders: Path | None,
 ) -> int:
     """Write an HTML page with verdicts, charts and tables.
 
@@ -79,7 +67,6 @@ def command(
     """
     from lstmprof.report import TABLES, page, report_of
 
-    folders = {"png": png, "svg": svg, "json": json_}
     if out is None and not any(folders.values()):
         out = Path("report.html")
     if open_ and out is None:
@@ -108,8 +95,8 @@ def _write(
 ) -> None:
     from lstmprof.report import charts, page
 
-    for format_, folder in folders.items():
-        if folder is not None:
+    for format_ in ("png", "svg", "json"):
+        if (folder := folders[format_]) is not None:
             files = charts.write(charts.figures(report), folder, format_, force=force)
             options.result(f"wrote {len(files)} charts to {folder}")
     if out is not None:

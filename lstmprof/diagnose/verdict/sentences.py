@@ -12,19 +12,15 @@ from lstmprof.names import PART_WORDS
 from lstmprof.numbers import listed, milliseconds, percent
 
 
-def signed_ms(ns: int) -> str:
-    """Return a time with its sign: ``+18.1 ms``."""
-    return f"{'+' if ns >= 0 else '−'}{milliseconds(abs(ns))} ms"
-
-
 def finding_sentence(finding: Finding) -> str:
     """Return one sentence about a finding: its time, its share, and the counts behind it."""
     whole = "the step" if finding.fast is None else "the difference"
     share = (
         "" if finding.share is None else f" ({percent(finding.share).replace('-', '−')} of {whole})"
     )
-    amount = milliseconds(finding.slow_ns) + " ms"
-    amount = amount if finding.fast is None else signed_ms(finding.delta_ns)
+    sign = "" if finding.fast is None else "+" if finding.delta_ns >= 0 else "−"
+    ns = finding.slow_ns if finding.fast is None else abs(finding.delta_ns)
+    amount = f"{sign}{milliseconds(ns)} ms"
     parts = [_saved(finding)] if finding.saving.by in (REPLAY, ROOFLINE) else []
     parts += [because(finding)] if finding.delta_ns > 0 else []
     why = "; ".join(part for part in parts if part)
@@ -53,7 +49,8 @@ def roofline_sentence(limit: Roofline) -> str:
     text = f"{least}{share}"
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
-    reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
+    rates = (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s)
+    reached, peak = (f"{flops_per_s / 1e9:,.1f}" for flops_per_s in rates)
     rate = f"averaged over the step, matmuls compute {reached} GFLOP/s (peak: {peak} GFLOP/s)"
     return f"{text}; {rate}.{_quicker(limit)}"
 
@@ -71,11 +68,6 @@ def _quicker(limit: Roofline) -> str:
         f" Above 100 % of the roofline: {listed(quicker)}, because the data fits into a cache or "
         "the measured peak rate is too low."
     )
-
-
-def gflops(flops_per_s: float) -> str:
-    """Return a rate in GFLOP/s, such as ``98.4``."""
-    return f"{flops_per_s / 1e9:,.1f}"
 
 
 def _forecast_error(error: Error | None) -> str:

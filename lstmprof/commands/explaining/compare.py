@@ -104,7 +104,12 @@ def _show(gate: Gate, format_: str) -> None:
     if format_ == "json":
         terminal.write_json(gate.to_dict())
     elif format_ == "markdown":
-        print("\n".join(_markdown(gate)))
+        print("| verdict | comparison | next step, or cause |\n|---|---|---|")
+        for v in gate.verdicts:
+            cells = (f"**{v.state}**", escaped(v.sentence), escaped(v.advice or v.why))
+            print(f"| {' | '.join(cells)} |")
+        for line in gate.summary:
+            print(f"\n{escaped(line)}")
     else:
         for verdict in gate.verdicts:
             terminal.write_line(f"{verdict.state}: {verdict.sentence}", head=f"{verdict.state}:")
@@ -113,12 +118,3 @@ def _show(gate: Gate, format_: str) -> None:
                     terminal.write_line(f"→ {text}")
         for line in gate.summary:
             terminal.write_line(line)
-
-
-def _markdown(gate: Gate) -> list[str]:
-    heads = "| verdict | comparison | next step, or cause |\n|---|---|---|"
-    rows = [
-        f"| **{v.state}** | {escaped(v.sentence)} | {escaped(v.advice or v.why)} |"
-        for v in gate.verdicts
-    ]
-    return [heads, *rows, *(f"\n{escaped(line)}" for line in gate.summary)]

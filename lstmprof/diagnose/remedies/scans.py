@@ -1,0 +1,182 @@
+"""Causes: loops over time steps in JAX, PyTensor and Theano.
+
+JAX's ``lax.scan`` is a ``while`` of XLA, whose instructions have paths like
+``jit(step)/jvp(RNN_0)/while/body/OptimizedLSTMCell_0/dot_general``. PyTensor's Scan is an operator
+that calls a compiled function once per time step.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lstmprof import implementations
+from lstmprof.breakdown.recurrent.ladder import SEPARATE_PRODUCTS
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.findings.causes import DISPATCH, GEMM, LAUNCH, MEMORY
+from lstmprof.diagnose.remedies.keras import is_keras
+from lstmprof.diagnose.remedies.rows import (
+    HOST,
+    JAX,
+    WORK,
+    Match,
+    Remedy,
+    kernels_and_gaps,
+    often,
+    series_of_launches,
+    times_called,
+)
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.events.annotate.rules.graphs import SCAN
+from lstmprof.implementations import LOOP
+from lstmprof.numbers import count
+
+#: Least number of matmuls, or of runs of the loop's body, per step that count as a loop over time
+#: steps. Chosen by hand.
+_SERIES = 8
+_PRODUCT = re.compile(r"while/body/.*dot_general$")
+_JAX_TANH = re.compile(r"while/body/.*tanh$")
+_LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile(r"(?i)gru")
+
+
+def scanned_layer(f: Finding) -> Match | None:
+    """Match a recurrent layer of JAX that runs as a loop of XLA on a GPU."""
+    profile = f.slow
+    if profile.device is None or any(c.part == "rnn" for c in profile.contributors):
+        return None
+    layer = scanned(profile)
+    if layer is None:
+        return None
+    products = _products_in_loop(profile)
+    seen = f"the loop runs {count(products)} matmuls{profile.per_step}" if products else ""
+    return Match(
+        seen, cause=f"JAX runs {layer} as a loop over time steps (lax.scan) instead of cuDNN"
+    )
+
+
+def scanned(profile: StepProfile) -> str | None:
+    """Return a name for the layer that a loop of JAX computes, such as ``the LSTM``.
+
+    Return None if no such loop is known or cuDNN has no such layer.
+    """
+    row = implementations.ROWS.get(profile.implementation or "")
+    if row is not None:
+        return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None
+    paths = profile.seen.paths
+    if _products_in_loop(profile) < _SERIES or is_keras(profile):
+        return None
+    if any(_LSTM.search(path) for path in paths):
+        return "the LSTM"
+    recurrent = any(_JAX_TANH.search(path) for path in paths)
+    named_otherwise = any(_GRU.search(path) for path in paths)
+    return "what is likely an LSTM" if recurrent and not named_otherwise else None
+
+
+def small_loop(f: Finding) -> Match | None:
+    """Match a loop of XLA on a GPU if the median kernel is shorter than the median gap."""
+    profile = f.slow
+    saves_ns = series_of_launches(f)
+    gaps = profile.seen.gaps
+    in_loop = (number for path, number in profile.seen.paths.items() if "while/body" in path)
+    times = max(in_loop, default=0.0)
+    if saves_ns is None or gaps is None or times < _SERIES:
+        return None
+    seen = f"the body of a loop runs {often(profile, times)}; "
+    return Match(f"{seen}{kernels_and_gaps(gaps)}", saves_ns)
+
+
+def gates_apart(f: Finding) -> Match | None:
+    """Match a loop of XLA on a CPU that runs a separate matmul for each gate's weights.
+
+    XLA calls each op of the loop from a table (thunks). One such call takes longer than a small op.
+    """
+    profile = f.slow
+    rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
+    if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:
+        return None
+    steps = sum((row["time_steps"] or 0) * (row["calls"] or 0) for row in rows) / profile.steps
+    forward = sum(
+        times
+        for path, times in profile.seen.paths.items()
+        if _PRODUCT.search(path) and "transpose(" not in path
+    )
+    if not steps or forward <= steps:
+        return None
+    return Match(
+        f"{count(steps)} time steps run {count(forward)} matmuls, but need only one per time step"
+    )
+
+
+def _products_in_loop(profile: StepProfile) -> float:
+    return sum(times for path, times in profile.seen.paths.items() if _PRODUCT.search(path))
+
+
+def scan_of_pytensor(f: Finding) -> Match | None:
+    """Match the op Scan of PyTensor or Theano, a loop that calls the cell's ops one by one."""
+    scans = times_called(f.slow, SCAN)
+    if not scans:
+        return None
+    moved = "move to PyTensor, which can compile the whole loop (mode='NUMBA')"
+    fix = moved if f.slow.framework == "theano" else ""
+    return Match(f"Scan runs {often(f.slow, scans)}", fix=fix)
+
+
+CUDNN_FOR_JAX = Remedy(
+    name="cuDNN for JAX",
+    cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
+    fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
+    "bfloat16)",
+    condition="A GPU runs a loop with eight or more matmuls per training step. The names of its "
+    "ops contain LSTM, or it computes tanh and the names contain no other type of cell. The "
+    "profile shows no cuDNN layer op and no Keras layer",
+    kinds=(*HOST, *WORK),
+    frameworks=JAX,
+    decide=scanned_layer,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/13111",
+        "https://github.com/jax-ml/jax/pull/13319",
+        "https://github.com/keras-team/keras/pull/22399",
+    ),
+)
+WHOLE_SCAN = Remedy(
+    name="Scan as a whole",
+    cause="Scan calls the cell's operators one by one in every time step",
+    fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
+    condition="The step runs the op Scan (in Theano: for or do_while), which calls other operators",
+    kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
+    frameworks=("pytensor", "theano"),
+    decide=scan_of_pytensor,
+    sources=(
+        "https://github.com/keras-team/keras/issues/1063",
+        "https://pytensor.readthedocs.io/en/latest/library/scan.html",
+    ),
+)
+GATES_TOGETHER = Remedy(
+    name="gates together",
+    cause="the loop over time steps runs many small ops: one matmul for each gate",
+    fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
+    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
+    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
+    kinds=(DISPATCH,),
+    frameworks=JAX,
+    decide=gates_apart,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/36799",
+        "https://github.com/jax-ml/jax/issues/40150",
+        "https://github.com/jax-ml/jax/issues/26145",
+    ),
+)
+UNROLL_THE_LOOP = Remedy(
+    name="unroll the loop",
+    cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
+    fix="give lax.scan a larger body (unroll=4), or run a network of this size on a CPU",
+    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or more "
+    "times per step",
+    kinds=HOST,
+    frameworks=JAX,
+    decide=small_loop,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/2491",
+        "https://github.com/jax-ml/jax/issues/29946",
+        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+    ),
+)
