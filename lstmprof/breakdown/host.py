@@ -56,14 +56,10 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
 def computing(events: EventTable) -> Flags:
     """Return which ops compute on the host: those with a category, if no kernel was launched."""
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
-    return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
-
-
-def _launches_unseen_work(events: EventTable) -> Flags:
-    """Return a mask of all events of ranks that have kernel launches."""
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
     rank = events.ints("rank", UNKNOWN)
-    return np.asarray(np.isin(rank, np.unique(rank[calls])), dtype=np.bool_)
+    launches = np.isin(rank, np.unique(rank[calls]))
+    return np.asarray(busy & ~launches, dtype=np.bool_)
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:

@@ -64,9 +64,7 @@ _At = Tuple[CodeType, int]
 
 
 class LineSampler:
-    """Samples the stack of the thread that creates this object, while it is in a step
-    (``in_step``).
-    """
+    """Samples the stack of the thread that creates this object, during its steps."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -81,9 +79,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """Run the sampling thread during the context, and restore the interpreter's settings
-        afterwards.
-        """
+        """Run the sampling thread during the context; restore the interpreter's settings."""
         usual = sys.getswitchinterval()
         thread = threading.Thread(target=self._look_often, name="lstmprof lines", daemon=True)
         gc.callbacks.append(self._collects)
@@ -119,9 +115,7 @@ class LineSampler:
                     self._since_ns = now_ns
 
     def _stack(self, frame: Optional[FrameType]) -> Tuple[_At, ...]:
-        """Return the frames from the innermost one outwards, up to the first one of the user's own
-        code.
-        """
+        """Return the frames from the innermost outwards, up to the first of the user's code."""
         stack: List[_At] = []
         while frame is not None:
             stack.append((frame.f_code, frame.f_lasti))
@@ -140,8 +134,9 @@ class LineSampler:
             self._collecting_ns += time.perf_counter_ns() - self._collection_ns
 
     def lines(self) -> Optional[List[Dict[str, Any]]]:
-        """Return the script's lines and functions with their shares of the steps' time, largest
-        first; None if there are too few samples.
+        """Return the script's lines and functions with their shares of the steps' time.
+
+        The largest share comes first. Return None if there are too few samples.
 
         Keys: file, line, function, call (name of the called function), share, ns (per step).
         """
@@ -234,8 +229,7 @@ def _line_at(code: CodeType, last: int) -> int:
 
 
 def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
-    """Return the name of the function that the instruction at index ``last`` calls; None if it is
-    no call.
+    """Return the name of the function that the instruction at index ``last`` calls, or None.
 
     The name is ``module.function``, or ``.method`` for an unknown object. ``names`` are the
     globals.
@@ -262,8 +256,9 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
 
 
 def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
-    """Return the expression that the instruction at index ``last`` evaluates: by its columns
-    (Python 3.11), else the only call on its line; None if neither is known.
+    """Return the expression that the instruction at index ``last`` evaluates, or None.
+
+    Since Python 3.11, its columns are known; before, it is the only call on its line.
     """
     line = end = _line_at(code, last)
     columns: Any = (None, None)

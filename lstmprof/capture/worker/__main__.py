@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
@@ -140,10 +140,17 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         _leave_out(request.row)
     loop = loops.loop_of(request.row)
     gc.freeze()  # imported objects are permanent, so garbage collection need not scan them
-    _refuse_version(request)
+    lacks = request.row.lacks(getattr(sys.modules.get(framework), "__version__", None))
+    if lacks:
+        raise CaptureError(lacks, "choose another version with --with or --versions")
     device = loop.device_of(request.device)
-    _refuse_unless_possible(dataclasses.replace(request, device=device))
-    cpus = _settled_cpus(device, request.threads, cpus, request.cpus)
+    refused = refusal(dataclasses.replace(request, device=device))
+    if refused:
+        raise CaptureError(
+            refused, "choose another --device; 'lstmprof list' shows what each supports"
+        )
+    if device == "cpu" and request.threads is None:  # ``auto`` did not mean a GPU
+        cpus = host.take_cpus(1, request.cpus)
     loop.set_threads(host.thread_count())
     agrees = _computes_workload(request, device, report)
     trainer = loop.Trainer(request, device)
@@ -182,23 +189,6 @@ def _computes_workload(request: CaptureRequest, device: str, report: Report) -> 
     )
 
 
-def _refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error if the device (``auto`` is known only here) is not supported."""
-    refused = refusal(request)
-    if refused:
-        raise CaptureError(
-            refused, "choose another --device; 'lstmprof list' shows what each supports"
-        )
-
-
-def _refuse_version(request: CaptureRequest) -> None:
-    """Raise an error if the imported version cannot do what is requested."""
-    framework = sys.modules.get(request.row.framework)
-    lacks = request.row.lacks(getattr(framework, "__version__", None))
-    if lacks:
-        raise CaptureError(lacks, "choose another version with --with or --versions")
-
-
 def run_passes(
     trainer: Any,
     request: CaptureRequest,
@@ -218,7 +208,9 @@ def run_passes(
     # the energy of the CPUs would include other workers that take turns, so it is not read
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
-    first, rest = _shares(request)
+    most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
+    whole = timing.Quota(request.iterations, most_ns)
+    first, rest = whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
     profiled = profiling.Profiled([], [], [], None)
 
     # the implementation's usual warm-up steps may be too short to raise a GPU's clocks
@@ -254,13 +246,6 @@ def run_passes(
         "settings": settings_found,
     }
     return TwoPasses(rows, cost, profiled)
-
-
-def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
-    """Return (quota of timed iterations before the profile, quota after it)."""
-    most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
-    whole = timing.Quota(request.iterations, most_ns)
-    return whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
 
 
 def _sampled(
@@ -308,8 +293,9 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
 
 
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
-    """Return whether XLA would replay parts of the step as CUDA graphs, whose kernels have no
-    names.
+    """Return whether XLA would replay parts of the step as CUDA graphs.
+
+    Their kernels have no names.
 
     While a profiler is on, XLA runs such parts kernel by kernel, so the profiled step would differ
     from the timed one.
@@ -323,13 +309,6 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
         return version_numbers(metadata.version(package)) >= since
     except ImportError:  # the package is not installed either
         return False
-
-
-def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:
-    """Return the CPUs, now that the device is known: one if ``auto`` did not mean a GPU."""
-    if device == "cpu" and threads is None:
-        return host.take_cpus(1, given)
-    return cpus
 
 
 def explained(error: Exception, era: str = "") -> List[str]:

@@ -19,6 +19,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from lstmprof.capture.worker.host import text_of
+
 try:
     import resource
 except ImportError:  # no Unix
@@ -89,8 +91,7 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """A reading of waiting times: CPU time of the calling thread, and folder -> thread -> time
-    waited.
+    """A reading of waiting times: the caller's CPU time, and folder -> thread -> time waited.
 
     Each folder in /proc has the threads of one process.
     """
@@ -108,8 +109,9 @@ def _this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Return how long each thread of this process and of its children has waited for a CPU so far;
-    None if the kernel does not count it.
+    """Return how long each thread of this process and its children has waited for a CPU.
+
+    Return None if the kernel does not count it.
 
     The calling thread is read last, or first if the measured time ``ends`` here, because it may
     lose its CPU while the others are read.
@@ -178,21 +180,13 @@ def times() -> Optional[Readings]:
             cpu_ns = time.clock_gettime_ns(~thread << 3 | _PER_THREAD_SCHED)
         except OSError:  # the thread has ended meanwhile
             continue
-        readings[thread] = Times(cpu_ns, _waited_ns(thread))
+        words = _text(thread, "schedstat").split()
+        readings[thread] = Times(cpu_ns, int(words[1]) if len(words) == 3 else None)
     return readings
 
 
-def _waited_ns(thread: int) -> Optional[int]:
-    words = _text(thread, "schedstat").split()
-    return int(words[1]) if len(words) == 3 else None
-
-
 def _text(thread: int, file: str) -> str:
-    try:
-        with open(os.path.join(_TASKS, str(thread), file), encoding="utf-8") as lines:
-            return lines.read().strip()
-    except OSError:
-        return ""
+    return (text_of(os.path.join(_TASKS, str(thread), file)) or "").strip()
 
 
 def _allowed(status: str) -> Optional[str]:
