@@ -131,8 +131,12 @@ class ScriptLine(Record, frozen=True):
     """A line or function of the user's code, outside a framework, in which steps spend time.
 
     ``share`` is the share of the sampled time, and ``ns`` the time per sampled step. ``call`` is
-    the function that the line calls. If ``call`` is None, the entry is about all of ``function``,
-    which calls no framework. ``file`` is None for the garbage collector.
+    the function that the line calls. If ``call`` is None, the line only waits, or the entry is
+    about all of ``function``, which calls no framework. ``file`` is None for the garbage collector.
+
+    ``waits_ns`` is the part of ``ns`` in which the thread was blocked by something other than a
+    framework; None if unknown. ``beside`` is True for a line that a framework calls in another
+    thread while the steps run, such as a generator of tf.data.
     """
 
     file: Text = None
@@ -141,6 +145,8 @@ class ScriptLine(Record, frozen=True):
     call: Text = None
     share: Real = None
     ns: Int = None
+    waits_ns: Int = None
+    beside: Flag = None
 
 
 class Recompiled(Record, frozen=True):
@@ -459,9 +465,10 @@ class RunInfo(Record, frozen=True):
     script_lines: Annotated[
         tuple[ScriptLine, ...] | None,
         fact(
-            "lines of your script that took 5 % or more of the time of a few sampled steps, "
-            "which ran after the timed steps; time inside a framework does not count",
-            "the run is not of your own code, or the training ended before these steps",
+            "lines of your script that took 5 % or more of the time of a few sampled steps, which "
+            "ran after the timed steps, and how long they waited; time inside a framework does not "
+            "count",
+            "the steps run no code of yours, or the training ended before these steps",
         ),
     ] = None
     recompiled: Annotated[

@@ -16,7 +16,6 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
-from lstmprof.capture.own.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.own.sizes import has_compiled
 from lstmprof.capture.worker import (
     calibration,
@@ -25,6 +24,7 @@ from lstmprof.capture.worker import (
     settings,
     timing,
 )
+from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_between, waits

@@ -32,6 +32,7 @@ from lstmprof.capture.worker import (
     users_file,
 )
 from lstmprof.capture.worker.counters import CpuCounters
+from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.worker.metadata import TwoPasses, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 from lstmprof.implementations import Implementation, version_numbers
@@ -160,6 +161,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     request_info, ran_on = request_facts(request), worker_facts(trainer.recorder, cpus)
     pass_columns = pass_facts(passes, request)
     pass_columns["sampling"] = witness and witness.facts(request)
+    pass_columns["script_lines"] = _lines(trainer, request)
     pass_columns["agrees_with_reference"] = agrees
     pass_columns["peaks"] = peaks.facts(request, loop, device, report)
     return {
@@ -261,6 +263,18 @@ def _sampled(
     if witness.reason:
         report("no samples: " + witness.reason)
     return witness
+
+
+def _lines(trainer: Any, request: CaptureRequest) -> Optional[List[Dict[str, Any]]]:
+    """Return the lines of the user's file on which its steps spend time; None without a file."""
+    if request.file is None:
+        return None
+    sampler, began_ns = LineSampler(), time.perf_counter_ns()
+    with sampler.looking():
+        while sampler.steps < MOST_STEPS and time.perf_counter_ns() - began_ns < MOST_NS:
+            with sampler.in_step():
+                trainer.step(profiling.no_ranges)
+    return sampler.lines()
 
 
 def _take_cpus(request: CaptureRequest) -> Cpus:

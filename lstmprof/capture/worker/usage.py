@@ -100,7 +100,7 @@ class ThreadWaits(NamedTuple):
     waited_ns: Dict[str, Dict[str, int]]
 
 
-def _this_thread() -> Optional[int]:
+def this_thread() -> Optional[int]:
     """Return the system's id of the calling thread; None if /proc does not show it."""
     try:
         return int(os.path.basename(os.readlink("/proc/thread-self")))
@@ -116,7 +116,7 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
     The calling thread is read last, or first if the measured time ``ends`` here, because it may
     lose its CPU while the others are read.
     """
-    this = _this_thread()
+    this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
     by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
@@ -126,6 +126,22 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
         return None
     by_folder[_TASKS][str(this)] = own_ns
     return ThreadWaits(cpu_ns, by_folder)
+
+
+def active_ns(thread: Optional[int]) -> Optional[int]:
+    """Return for how long a thread of this process has run or waited for a CPU so far.
+
+    Return None if the kernel does not count it.
+    """
+    waited_ns = _waited_of(os.path.join(_TASKS, str(thread), "schedstat"))
+    if thread is None or waited_ns is None:
+        return None
+    return time.clock_gettime_ns(_clock_of(thread)) + waited_ns
+
+
+def _clock_of(thread: int) -> int:
+    """Return the number of the clock that counts a thread's CPU time."""
+    return ~thread << 3 | _PER_THREAD_SCHED
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
@@ -147,7 +163,7 @@ def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits])
         began = before.waited_ns.get(folder, {})
         more[folder] = {name: ns - began.get(name, 0) for name, ns in waits.items()}
     others = more.pop(_TASKS)
-    own = others.pop(str(_this_thread()))
+    own = others.pop(str(this_thread()))
     children_ns = sum(sum(some.values()) for some in more.values())
     return Waiting(after.cpu_ns - before.cpu_ns, own, sum(others.values()), children_ns)
 
@@ -177,7 +193,7 @@ def times() -> Optional[Readings]:
     readings = {}
     for thread in threads:
         try:
-            cpu_ns = time.clock_gettime_ns(~thread << 3 | _PER_THREAD_SCHED)
+            cpu_ns = time.clock_gettime_ns(_clock_of(thread))
         except OSError:  # the thread has ended meanwhile
             continue
         words = _text(thread, "schedstat").split()
