@@ -90,7 +90,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
                 here=here,
                 conditions=conditions,
                 why="for longer sequences, a loop makes more launches on a GPU and cuDNN's layer "
-                "does not; a CPU launches nothing, and both compute the same matmuls per time step"
+                "does not. On a CPU, there are no launches, and both LSTMs compute the same matmuls"
                 if growth
                 else "",
                 command=f"lstmprof capture --impl {BASE} --impl {implementation} --device cuda "

@@ -156,7 +156,7 @@ def _why(line: dict[Hashable, str]) -> str:
     if "amp" in line["second_precision"]:
         share = (second.cast_ms / second.step_ms).median()
         faster = second.product_ms.sum() / first.product_ms.sum()
-        loop = ". On a CPU, mode 0 loops over the time steps, and casts in each of them"
+        loop = ". On a CPU, mode 0 loops over the time steps, and each time step casts"
         return (
             f"{line['second']}: casts take {percent(share)} of a step (median). All matmuls "
             f"together take {faster:.2f}× as long in bf16 as in fp32, on a CPU with bf16 matmul "

@@ -42,8 +42,7 @@ def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
 
 
 def runs_of(named: Sequence[str]) -> list[lp.Run]:
-    """Return every named run, and the runs in named folders and in their folders, as
-    traces/studies.
+    """Return every named run, and the runs in named folders and their subfolders.
 
     Raises:
         LstmprofError: as in ``lstmprof.read_all``.

@@ -433,7 +433,7 @@ def test_a_sweep_changes_one_size_and_is_compared_at_the_same_sizes(sweep_file: 
     sweep_file.write_text(noisy, encoding="utf-8")
     modes = kernel_study_keras_modes.claims(pd.DataFrame())
     assert [made.verdict for made in modes] == ["likely reproduced", "likely reproduced"]
-    assert "mode 1 runs 30 ops per time step, and mode 2 runs 20" in modes[0].why
+    assert "mode 1 runs 30 ops per time step, and mode 2 only 20" in modes[0].why
 
 
 def test_table_2_is_computed_of_the_sweep_as_the_study_does(sweep_file: Path) -> None:

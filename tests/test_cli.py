@@ -187,8 +187,9 @@ def test_recommend_says_which_network_it_takes_the_rest_from(
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_help_of_all_verbs_tells_of_each_as_its_own_does(verb: str) -> None:
-    command = importlib.import_module(f"lstmprof.commands.{verb}").command
-    assert VERBS[verb][1] == command.get_short_help_str(limit=1000)
+    room, first_sentence = VERBS[verb]
+    command = importlib.import_module(f"lstmprof.commands.{room}.{verb}").command
+    assert first_sentence == command.get_short_help_str(limit=1000)
 
 
 def test_the_help_of_all_verbs_imports_none() -> None:

@@ -40,7 +40,7 @@ from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 
 from lstmprof.breakdown.timings import QUANTILE
 from lstmprof.capture.request import ROUNDS, CaptureRequest
-from lstmprof.capture.rounds import capture_rounds, capture_run
+from lstmprof.capture.rounds import capture_run, captured_runs
 from lstmprof.capture.worker.host import hardware
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import is_run
@@ -126,7 +126,7 @@ def capture(sweep: Sweep, folder: Path, spinners: int) -> None:
             clean = replace(request_of(by_label[CLEAN], CLEAN), label=SIZING)
             sizing = replace(clean, iterations=SIZING_ITERATIONS)
             capture_run(sizing, folder / SIZING, rounds=1, force=True)
-        runs = capture_rounds(requests, folder / RUNS)
+        runs = dict(captured_runs([requests], folder / RUNS))
     noted = {
         "failures": {name: str(r) for name, r in runs.items() if isinstance(r, LstmprofError)},
         "spinning": spinners,

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof.capture.request import CaptureRequest, run_name
-from lstmprof.capture.rounds import capture_rounds
+from lstmprof.capture.rounds import captured_runs
 from lstmprof.capture.worker.host import hardware
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import is_run
@@ -180,7 +180,7 @@ def capture(pairs: Sequence[Pair], folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     with programs():
-        results = capture_rounds(missing, folder)
+        results = dict(captured_runs([missing], folder))
     for name, result in results.items():
         if isinstance(result, LstmprofError):
             print(f"{name} was not captured: {result}", file=sys.stderr)

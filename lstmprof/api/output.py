@@ -82,10 +82,10 @@ def table(
 
     Args:
         runs: runs or paths.
-        rows: properties, such as ``"implementation"`` or ``["implementation", "hidden"]``, each
-            value of which has a row; by default the implementation. If several runs fall into one
-            cell, the rows are split by the properties in which these runs differ.
-        columns: properties, each value of which has a column.
+        rows: properties whose values are the rows, such as ``"implementation"`` or
+            ``["implementation", "hidden"]``; by default the implementation. If several runs fall
+            into one cell, the rows are split by the properties in which these runs differ.
+        columns: properties whose values are the columns.
         value: content of a cell: ``"step ± interval"`` (clean step, see ``Run.step_ms``, and its
             95 % interval), ``"step"`` (clean step alone), ``"median"``, ``"mean ± std"`` (of the
             timed iterations), ``"slowdown"`` (step divided by that of the fastest comparable run),

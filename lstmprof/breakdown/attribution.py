@@ -80,18 +80,13 @@ class Intervals:
 
 
 def attributed(
-    events: EventTable,
-    windows: Sequence[Window],
-    rank: int | None,
-    waits: Mapping[int, Waits] | None = None,
-    within: tuple[int, int] | None = None,
+    events: EventTable, windows: Sequence[Window], rank: int | None
 ) -> dict[int | None, Intervals]:
-    """Return {device: time intervals that fill the steps ``windows``}; the key None is the host.
+    """Return {device: time intervals that fill the steps ``windows`` of ``rank``}.
 
-    All ``windows`` belong to ``rank``. If ``events`` are only a part of the profile, ``within`` is
-    the (start, end) of that part, and ``waits`` has each device's waits in the whole profile.
+    The key None is the host.
     """
-    return Attribution(events).intervals(windows, rank, waits, within)
+    return Attribution(events).intervals(windows, rank)
 
 
 class Attribution:
@@ -108,7 +103,11 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Intervals]:
-        """Return {device: time intervals of the steps ``windows``}, as ``attributed`` does."""
+        """Return the intervals of ``attributed``, perhaps of only a part of the profile.
+
+        Then ``within`` is the (start, end) of that part, and ``waits`` has each device's waits in
+        the whole profile.
+        """
         steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
         if ranges not in self._hosts:

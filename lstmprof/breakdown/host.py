@@ -43,6 +43,11 @@ _FIRST_IDLE = 4
 #: CPU.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
+#: Events of TensorFlow's input pipeline that compute nothing: they mostly run ahead in background
+#: threads, so no step waits for them. ``PyFunc`` runs a generator of the script.
+_PIPELINE = re.compile(
+    r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
+)
 #: Times must stay below this, so that sums fit int64.
 _MOST_NS = 2**62
 
@@ -56,14 +61,11 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
 def computing(events: EventTable) -> Flags:
     """Return which ops compute on the host: those with a category, if no kernel was launched."""
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
-    return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
-
-
-def _launches_unseen_work(events: EventTable) -> Flags:
-    """Return a mask of all events of ranks that have kernel launches."""
+    busy &= ~events.where_name(_PIPELINE.fullmatch)
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
     rank = events.ints("rank", UNKNOWN)
-    return np.asarray(np.isin(rank, np.unique(rank[calls])), dtype=np.bool_)
+    launches = np.isin(rank, np.unique(rank[calls]))
+    return np.asarray(busy & ~launches, dtype=np.bool_)
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
@@ -90,6 +92,7 @@ def merged_threads(events: EventTable, rank: int | None, computes: Flags, state:
     """Return the event that decides what ``rank``'s host does at each time."""
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)
+    rows = rows[~events.where_name(_PIPELINE.fullmatch)[rows]]
     threads = innermost_of_each(events, rows[thread[rows] >= 0], thread)
     start, end, owner = threads.start_ns, threads.end_ns, threads.owner
     busy_class = events.mapped("category", lambda category: _CLASS.get(category, 0), 0)

@@ -31,7 +31,6 @@ from lstmprof.events.annotate import CAPTURED, OWN_CODE, annotated
 from lstmprof.events.annotate.sampled_stacks import WAITING, part_of_stack, within_step
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.events.processes import Process, joined
-from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
 from lstmprof.formats.stacks import read_stacks
 from lstmprof.runs.directory import new_run
@@ -68,8 +67,7 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """Write the run ``name`` into the folder ``out``, and return it. Each of the ``rounds`` is the
-    result of one process.
+    """Write the run ``name`` of the ``rounds``, one process each, into ``out``; return it.
 
     ``source`` is ``OWN_CODE`` if the steps are the user's own; then the ranges in the profile are
     the user's, too. With ``ranks``, the processes ran at the same time, each as that rank of one
@@ -130,9 +128,8 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
     """Join the profiles of all rounds; lstmprof made the ranges of phases if ``own_scopes``."""
     processes = []
     for result in rounds:
-        profile = formats.read(result.profiles[0])
-        whole_steps = _whole_steps(profile.events, len(result.metadata["profiled_wall_ns"]))
-        events = with_inputs(annotated(whole_steps, captured=own_scopes), result.shapes)
+        profile = _read(result)
+        events = with_inputs(annotated(profile.events, captured=own_scopes), result.shapes)
         processes.append(Process(replace(profile, events=events), result.pid))
     whole = joined(processes)
     events = with_steps(whole.events, windows(whole.events, captured=True))
@@ -141,24 +138,21 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
 
 def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) -> Profile:
     """Return the profiles of the processes of one job, annotated as one profile."""
-    profiles = []
-    for result in processes:
-        profile = formats.read(result.profiles[0])
-        count = len(result.metadata["profiled_wall_ns"])
-        profiles.append(replace(profile, events=_whole_steps(profile.events, count)))
-    whole = sources.join_ranks(ranks, profiles)
+    whole = sources.join_ranks(ranks, [_read(result) for result in processes])
     events = annotated(whole.events, captured=False)
     return replace(whole, events=with_steps(events, windows(events, captured=True)))
 
 
-def _whole_steps(events: EventTable, count: int) -> EventTable:
-    """Return ``events`` with the first ``count`` steps; the step that was cut short is a range."""
-    cut = windows(events, captured=True)[count:]
+def _read(result: CaptureResult) -> Profile:
+    """Read the profile of a process; if its last step was cut short, that step is a range."""
+    profile = formats.read(result.profiles[0])
+    events = profile.events
+    cut = windows(events, captured=True)[len(result.metadata["profiled_wall_ns"]) :]
     if not cut or cut[0].step is None:
-        return events
+        return profile
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[events.is_kind("step") & (events.start_ns >= cut[0].start_ns)] = "range"
-    return events.with_columns({"kind": pa.array(kinds, pa.string())})
+    return replace(profile, events=events.with_columns({"kind": pa.array(kinds, pa.string())}))
 
 
 def _put(source: Path, place: Path) -> None:
@@ -291,26 +285,25 @@ def sampling_facts(
 def written(folder: Path) -> Run:
     """Write and return the run of the session in ``folder``, which may have a folder per rank."""
     folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
-    results = [json.loads((part / RESULT).read_text(encoding="utf-8")) for part in folders]
-    parts = {result.get("rank"): part for part, result in zip(folders, results, strict=True)}
     measured = {}
-    for result in sorted(results, key=lambda result: int(result.get("rank", 0))):
-        files = [parts[result.get("rank")] / name for name in result["profiles"]]
-        measured[result.get("rank")] = CaptureResult(
+    for part in folders:
+        result = json.loads((part / RESULT).read_text(encoding="utf-8"))
+        files = [part / name for name in result["profiles"]]
+        measured[int(result.get("rank", 0))] = CaptureResult(
             result["metadata"],
             result["timings"],
             tuple(f if f.suffix == ".gz" else Path(compressed(str(f), f"{f}.gz")) for f in files),
             result["pid"],
             shapes=Path(result["shapes"]) if result["shapes"] else None,
         )
-    place, force = Path(results[0]["place"]), bool(results[0]["force"])
+    place, ranks = Path(result["place"]), sorted(measured)
     return write_captured(
         place.name,
-        list(measured.values()),
+        [measured[rank] for rank in ranks],
         place.parent,
-        force=force,
+        force=bool(result["force"]),
         source=OWN_CODE,
-        ranks=list(measured) if len(measured) > 1 else (),
+        ranks=ranks if len(ranks) > 1 else (),
     )
 
 

@@ -62,7 +62,9 @@ class ImplementationFile:
     def row(self) -> Implementation:
         """Return a row like a row of the built-in table, without limits on workloads."""
         summary = "{} of {}".format(self.function, self.file_name)
-        return Implementation(self.name, "", self.framework, "", summary, knows=tuple(UNUSUAL))
+        return Implementation(
+            self.name, "", "", summary, knows=tuple(UNUSUAL), runs_on=self.framework
+        )
 
 
 def is_file(text: str) -> bool:

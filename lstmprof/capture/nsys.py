@@ -72,11 +72,6 @@ class Lifeline:
         os.close(self._fifo)
 
 
-def was_measured(folder: Path) -> bool:
-    """Return whether the process left the files that a run is written from."""
-    return (folder / RESULT).exists()
-
-
 def export(folder: Path, place: str = ".") -> None:
     """Export the nsys report to SQLite, gzip both into ``place``, and name them in result.json."""
     # Imported here, because it needs libraries for reading profiles, which a machine that only

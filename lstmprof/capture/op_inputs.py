@@ -18,7 +18,7 @@ import numpy as np
 
 from lstmprof.capture.worker.shapes import FUSED
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 #: Beginning of the name of a node in a loop or branch that TensorFlow inlined into the graph.
@@ -61,7 +61,9 @@ def _joined(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
     rows = rows[(step[rows] != UNKNOWN) & (events.texts("shapes")[0][rows] == NONE)]
-    rows = rows[~_is_nested(events, codes)[rows]]
+    parent = events.rows_named("parent_id")
+    nested = (parent != NONE) & (codes[parent] == codes)  # ops of one name, as under autocast
+    rows = rows[~nested[rows]]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     numbers = np.unique(step[step != UNKNOWN])
     joined: list[tuple[Ints, tuple[list[str], list[str]]]] = []
@@ -72,12 +74,6 @@ def _joined(
         if inputs:
             joined.append((alike, ([s for s, *_ in inputs], [d for _, d, _ in inputs])))
     return joined
-
-
-def _is_nested(events: EventTable, codes: Ints) -> Flags:
-    """Return a mask of the events whose parent has the same name, as ops have under autocast."""
-    parent = events.rows_named("parent_id")
-    return np.asarray((parent != NONE) & (codes[parent] == codes), np.bool_)
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:

@@ -21,7 +21,6 @@ from lstmprof.capture.implementation_file import (
     is_file,
 )
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
-from lstmprof.capture.interpreters.environments import Environment
 from lstmprof.capture.kept_rounds import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.host import cuda_devices
@@ -152,7 +151,10 @@ def _label(users: str, ways: str, *, several: bool) -> str:
 
 def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
     name = run_name(request)
-    skip = refusal(_on_its_device(request)) or request.row.lacks(way.version)
+    # without a GPU, which the driver would show, the device ``auto`` is the CPU
+    device = "cpu" if request.device == "auto" and not cuda_devices() else request.device
+    skip = refusal(dataclasses.replace(request, device=device))
+    skip = skip or request.row.lacks(way.version)
     skip = skip or (str(way.fault) if way.fault else _why_skipped(request, out / name))
     return Planned(name, request, skip, way)
 
@@ -164,13 +166,6 @@ def _why_skipped(request: CaptureRequest, place: Path) -> str | None:
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
         return THERE
     return f"{THERE}, from an older {request.file.file_name}; add --force or a --label"
-
-
-def _on_its_device(request: CaptureRequest) -> CaptureRequest:
-    """Return ``request`` with ``cpu`` instead of ``auto`` if the driver shows no GPU."""
-    if request.device == "auto" and not cuda_devices():
-        return dataclasses.replace(request, device="cpu")
-    return request
 
 
 def run(
@@ -223,20 +218,14 @@ def _without_interpreter(
         if environment is None:
             continue
         if environment.folder not in faults:
-            faults[environment.folder] = _fault_of_making(environment, progress)
+            faults[environment.folder] = None
+            try:
+                environment.made(progress)
+            except LstmprofError as error:
+                faults[environment.folder] = error
         fault = faults[environment.folder]
         if fault:
             yield name, fault
-
-
-def _fault_of_making(
-    environment: Environment, progress: Callable[[str], None]
-) -> LstmprofError | None:
-    try:
-        environment.made(progress)
-    except LstmprofError as fault:
-        return fault
-    return None
 
 
 def counted(outcomes: Sequence[PlanOutcome]) -> Mapping[str, int]:

@@ -205,22 +205,16 @@ def check(request: CaptureRequest) -> None:
         value = getattr(request, field)
         if value is not None and value < least:
             raise UsageError("{} must be at least {}, not {}".format(field, least, value))
-    if request.timing_s is not None and not 0 < request.timing_s <= LONGEST_S:
-        raise UsageError(
-            "--timing-seconds must be above 0 and at most 30 days, not {} s".format(
-                request.timing_s
+    limits = (
+        ("--timing-seconds", request.timing_s),
+        ("--sampler-seconds", request.sampler_s),
+        ("--timeout", request.timeout_s),
+    )
+    for option, seconds in limits:
+        if seconds is not None and not 0 < seconds <= LONGEST_S:
+            raise UsageError(
+                "{} must be above 0 and at most 30 days, not {} s".format(option, seconds)
             )
-        )
-    if not 0 < request.sampler_s <= LONGEST_S:
-        raise UsageError(
-            "--sampler-seconds must be above 0 and at most 30 days, not {} s".format(
-                request.sampler_s
-            )
-        )
-    if not 0 < request.timeout_s <= LONGEST_S:
-        raise UsageError(
-            "--timeout must be above 0 and at most 30 days, not {} s".format(request.timeout_s)
-        )
     if not 0 <= request.seed < 2**32 - 1:
         raise UsageError("seed must be from 0 to 2³²−2, not {}".format(request.seed))
 

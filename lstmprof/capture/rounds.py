@@ -54,24 +54,11 @@ def capture_run(
     Each of the ``rounds`` (default ``ROUNDS``, or one per iteration if fewer) is another worker.
     """
     name = name or run_name(request)
-    results = capture_rounds({name: request}, out, rounds=rounds, force=force, progress=progress)
-    result = results[name]
+    runs = captured_runs([{name: request}], out, rounds=rounds, force=force, progress=progress)
+    result = dict(runs)[name]
     if isinstance(result, LstmprofError):
         raise result
     return result
-
-
-def capture_rounds(
-    requests: Mapping[str, CaptureRequest],
-    out: Path,
-    *,
-    rounds: int | None = None,
-    force: bool = False,
-    progress: Progress = lambda line: None,
-) -> dict[str, Run | LstmprofError]:
-    """Capture the requests, given by run name; return for each run name the run or its error."""
-    results = dict(captured_runs([requests], out, rounds=rounds, force=force, progress=progress))
-    return {name: results[name] for name in requests}
 
 
 def captured_runs(
@@ -133,8 +120,7 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Return whether workers for ``requests`` can exist at the same time without disturbing each
-    other.
+    """Return whether workers for ``requests`` can exist at once undisturbed.
 
     On a GPU they cannot, because a waiting process keeps its GPU memory. With several threads they
     cannot, because idle threads of a pool spin for a while before they sleep.
@@ -328,8 +314,9 @@ class _Sweep:
 
 
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
-    """Return one request per round, with its share of the iterations; the first round measures the
-    peaks.
+    """Return one request per round, with its share of the iterations.
+
+    The first round measures the peaks.
 
     Raises:
         UsageError: there are fewer iterations than rounds, or no step is profiled.

@@ -21,7 +21,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -99,25 +99,13 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
     (scratch / REQUEST).write_text(request.to_json(), encoding="utf-8")
-    with _lifeline(request, scratch), (scratch / LOG).open("wb") as log:
-        worker = _started(request, scratch, log)
-        try:
-            yield worker
-        finally:
-            _kill_group(worker)
-
-
-@contextmanager
-def _lifeline(request: CaptureRequest, scratch: Path) -> Iterator[None]:
-    """Keep a ``nsys.Lifeline`` open under nsys, so that the worker ends with this process."""
-    if request.profiler != NSYS:
-        yield
-        return
-    lifeline = nsys.Lifeline(scratch / LIFELINE)
-    try:
-        yield
-    finally:
-        lifeline.close()
+    with ExitStack() as stack:
+        if request.profiler == NSYS:  # which starts the worker, so the worker is no child process
+            stack.enter_context(closing(nsys.Lifeline(scratch / LIFELINE)))
+        log = stack.enter_context((scratch / LOG).open("wb"))
+        worker = stack.enter_context(_started(request, scratch, log))  # it waits for the end
+        stack.callback(_kill, worker)
+        yield worker
 
 
 def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -174,16 +162,8 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
     }
 
 
-def _kill_group(worker: subprocess.Popen[bytes]) -> None:
-    """Kill the worker and every process that it started, if it still runs, and close its pipes."""
-    _kill(worker)
-    worker.wait()
-    for pipe in (worker.stdin, worker.stdout):
-        if pipe:
-            pipe.close()
-
-
 def _kill(worker: subprocess.Popen[bytes]) -> None:
+    """Kill the worker and every process that it started, if it still runs."""
     if worker.poll() is None:  # else another process may have its id by now
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)

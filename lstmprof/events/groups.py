@@ -234,15 +234,11 @@ def _numbered(key: Ints) -> Ints:
     low = int(key.min(where=has_value, initial=np.iinfo(np.int64).max)) - 1
     high = int(key.max())
     if high - low > _SPARSE * len(key) + 64:
-        return _hashed(key)
+        encoded = pa.array(key).dictionary_encode()
+        rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+        rank[np.argsort(encoded.dictionary.to_numpy())] = np.arange(len(rank))
+        return np.asarray(rank[encoded.indices.to_numpy()], dtype=np.int64)
     shifted = np.where(has_value, key, low) - low
     present = np.zeros(high - low + 1, dtype=np.int64)
     present[shifted] = 1
     return np.asarray((np.cumsum(present) - 1)[shifted], dtype=np.int64)
-
-
-def _hashed(key: Ints) -> Ints:
-    encoded = pa.array(key).dictionary_encode()
-    rank = np.empty(len(encoded.dictionary), dtype=np.int64)
-    rank[np.argsort(encoded.dictionary.to_numpy())] = np.arange(len(rank))
-    return np.asarray(rank[encoded.indices.to_numpy()], dtype=np.int64)

@@ -12,31 +12,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 SCHEMA_VERSION = 7
-#: Columns of timings.parquet since version 4.
-_ITERATION_COLUMNS = (
-    "turn",
-    "after_profile",
-    "cpu_ns",
-    "voluntary_switches",
-    "preemptions",
-    "minor_faults",
-    "major_faults",
-)
-#: Columns of timings.parquet since version 5.
-_WAITING_COLUMNS = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
-#: Columns of counters.parquet since version 6.
-_MEMORY_COLUMNS = ("allocator",)
-#: Columns of events.parquet since version 7.
-_LAUNCH_COLUMNS = ("launch_config",)
-#: Format version → columns that a run of this version lacks. lstmprof can read these versions; the
+#: Schema version → columns that this version added to a table.
+_ADDED: Mapping[int, tuple[str, ...]] = {
+    3: ("rule",),
+    4: (
+        *("turn", "after_profile", "cpu_ns", "voluntary_switches"),
+        *("preemptions", "minor_faults", "major_faults"),
+    ),
+    5: ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns"),
+    6: ("allocator",),
+    7: ("launch_config",),
+}
+#: Schema version → columns that a run of this version lacks. lstmprof can read these versions; the
 #: missing columns are null.
 LACKING: Mapping[int, tuple[str, ...]] = {
-    2: ("rule", *_ITERATION_COLUMNS, *_WAITING_COLUMNS, *_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
-    3: (*_ITERATION_COLUMNS, *_WAITING_COLUMNS, *_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
-    4: (*_WAITING_COLUMNS, *_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
-    5: (*_MEMORY_COLUMNS, *_LAUNCH_COLUMNS),
-    6: _LAUNCH_COLUMNS,
-    7: (),
+    version: tuple(name for added, names in _ADDED.items() if added > version for name in names)
+    for version in range(2, SCHEMA_VERSION + 1)
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
@@ -71,7 +62,7 @@ _UNITS = {
     "bytes_per_s": "bytes/s",
     **dict.fromkeys(("per_s", "per_second"), "1/s"),
     **{unit: unit for unit in ("ns", "bytes", "share")},
-    "j": "J",
+    **{"j": "J", "mhz": "MHz", "temperature_c": "°C"},
 }
 
 

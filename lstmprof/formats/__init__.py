@@ -28,7 +28,6 @@ FORMATS = (
     "onnxruntime",  # before kineto, whose categories include that of ONNX Runtime's GPU events
     "mxnet",  # before kineto, whose categories include that of MXNet's operators
     "rocprofv3",
-    "rocprofv3_csv",
     "kineto",
     "autograd",
     "tf1_timeline",

@@ -1,4 +1,4 @@
-"""Read the JSON of AMD's rocprofv3 (``--output-format json``): kernels, copies, HIP calls, ranges.
+"""Read the JSON of AMD's rocprofv3 (kernels, copies, HIP calls, ranges), and its CSV of kernels.
 
 To know when reading the events:
 
@@ -11,13 +11,19 @@ To know when reading the events:
 - A stream is HIP's stream if the version records it (``stream_id``), else a kernel's hardware
   queue.
 - The reader omits HSA calls (HIP makes them), calls of the compiler, and scratch memory.
+- Before ROCm 7, rocprofv3 writes CSV by default, one file per kind of record. Only the kernels are
+  read (``*_kernel_trace.csv``), so such a profile has no launches and no copies. The first versions
+  have no ``Stream_Id``, and name an agent by a number; later ones write ``Agent 1``.
 
-Source: source/docs/rocprofv3-schema.json and tests/rocprofv3 of ROCm/rocprofiler-sdk. lstmprof's
-authors have recorded no such profile themselves.
+Source: source/docs/rocprofv3-schema.json, source/docs/how-to/using-rocprofv3.rst and
+tests/rocprofv3 of ROCm/rocprofiler-sdk. lstmprof's authors have recorded no such JSON themselves.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -46,17 +52,26 @@ NEXT_STEP = (
 )
 
 
+#: How the CSV of kernels begins, and the columns without which a row is no kernel.
+_BEGINS = re.compile(rb'"?Kind"?,"?Agent_Id"?,"?Queue_Id"?,')
+_COLUMNS = ("Agent_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
+
+
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is JSON with rocprofv3's only key."""
+    """Return whether ``raw`` is JSON with rocprofv3's only key, or has the header of its CSV."""
+    if _BEGINS.match(raw.head.content):
+        return True
     return raw.looks_like_json and isinstance(raw.json, dict) and ROOT in raw.json
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in rocprofv3's JSON.
+    """Return the profile in rocprofv3's JSON or CSV.
 
     Raises:
         ProfileError: the profile has no kernel, copy, call or range.
     """
+    if _BEGINS.match(raw.head.content):
+        return _read_csv(raw)
     processes = [_Process(given) for given in _objects(raw.json[ROOT])]
     events = [row for process in processes for row in process.rows()]
     if not events:
@@ -257,3 +272,46 @@ def _three(value: Any) -> list[int] | None:
     sizes = [rows.positive(as_object(value).get(axis)) for axis in "xyz"]
     known = [size for size in sizes if size is not None]
     return known if len(known) == len(sizes) else None
+
+
+def _read_csv(raw: RawFile) -> Profile:
+    reader = csv.DictReader(io.StringIO(raw.content.decode("utf-8", "replace"), newline=""))
+    try:
+        records = [record for record in reader if all(record.get(c) for c in _COLUMNS)]
+    except csv.Error as error:
+        raise ProfileError(raw.path, f"is damaged ({error})", NEXT_STEP) from error
+    in_order = sorted({record["Agent_Id"] for record in records}, key=lambda a: (len(a), a))
+    agents = {agent: number for number, agent in enumerate(in_order)}
+    found = [_csv_row(record, agents) for record in records]
+    events = [row for row in found if row is not None]
+    if not events:
+        raise ProfileError(raw.path, "has no kernel", NEXT_STEP)
+    return Profile(
+        format="rocprofv3",
+        base_ns=None,
+        events=rows.table(events, min(event.start_ns for event in events)),
+        notes=(rows.NO_DATE,),
+    )
+
+
+def _csv_row(record: Mapping[str, str], agents: Mapping[str, int]) -> Row | None:
+    start_ns, end_ns = (_number(record[f"{of}_Timestamp"]) for of in ("Start", "End"))
+    name = rows.clean(record["Kernel_Name"]).removesuffix(".kd")
+    if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS or not name:
+        return None
+    block = [_number(record.get(f"Workgroup_Size_{axis}")) or 1 for axis in "XYZ"]
+    threads = [_number(record.get(f"Grid_Size_{axis}")) or 1 for axis in "XYZ"]
+    return Row(
+        "kernel",
+        name,
+        start_ns,
+        end_ns - start_ns,
+        device=agents[record["Agent_Id"]],
+        stream=_number(record.get("Stream_Id") or record.get("Queue_Id")),
+        correlation_id=_number(record.get("Correlation_Id")),
+        launch_config=launched_with(threads, block, None),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return rows.natural(int(text)) if text and text.isdecimal() and len(text) <= 19 else None

@@ -407,7 +407,10 @@ def join_ranks(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     chunks = Chunks()
     for rank, profile, shift in zip(ranks, profiles, shifts, strict=True):
         for part in profile.events.parts(_RAW_COLUMNS):
-            chunks.add(_shifted(part, rank, shift))
+            start = pa.compute.add(part.column("start_ns"), shift)
+            raw = part.select(_RAW_COLUMNS)
+            raw = raw.set_column(raw.schema.get_field_index("start_ns"), "start_ns", start)
+            chunks.add(raw.append_column("rank", pa.array([rank] * len(part), pa.int64())))
     moved = zip(profiles, shifts, ranks, strict=True)
     names = {number: name for profile in profiles for number, name in profile.device_names.items()}
     notes = [
@@ -436,10 +439,3 @@ def _events(chunks: Chunks) -> EventTable | None:
     if isinstance(columns, Spool):
         return columns.events(0, None)
     return events_table({name: columns.column(name) for name in columns.column_names})
-
-
-def _shifted(events: EventTable, rank: int, shift_ns: int) -> pa.Table:
-    start = pa.compute.add(events.column("start_ns"), shift_ns)
-    raw = events.select(_RAW_COLUMNS)
-    raw = raw.set_column(raw.schema.get_field_index("start_ns"), "start_ns", start)
-    return raw.append_column("rank", pa.array([rank] * len(events), pa.int64()))

@@ -81,14 +81,6 @@ def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
     return moved, lanes
 
 
-def lane_names(lanes: Lanes, processes: Mapping[int | None, str]) -> dict[str, str]:
-    """Return a name such as ``CPU:0, lane 1`` for each thread number (as text)."""
-    return {
-        str(thread): f"{processes.get(pid, 'host').rpartition('device:')[2]}, lane {tid}"
-        for (pid, tid), thread in lanes.items()
-    }
-
-
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
@@ -197,7 +189,10 @@ def read(raw: RawFile) -> Profile:
     if steps:
         intervals, lanes = in_one_process(intervals, steps[0].pid)
         intervals += steps
-        metadata["threads"] = lane_names(lanes, processes)
+        metadata["threads"] = {
+            str(thread): f"{processes.get(pid, 'host').rpartition('device:')[2]}, lane {tid}"
+            for (pid, tid), thread in lanes.items()
+        }
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="tf1_timeline",

@@ -125,7 +125,9 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
-        timed = _interval(event)
+        length = _whole_ps(event.get("dur"))
+        exact = {"ts": _whole_ps(event.get("ts")), "dur": "0" if length == "0.000001" else length}
+        timed = interval(exact)
         if isinstance(timed, str):
             dropped[timed] += 1
             continue
@@ -180,13 +182,6 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     names = [*(stats.get(key) for key in _LONG_NAMES), rows.clean(str(event.get("name", "")))]
     name = next((name for name in names if isinstance(name, str) and name), "")
     return (_STEP_NUMBER.sub("", name) if name == stats.get("step_name") else name), stats
-
-
-def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in whole ns, or a text that says what is wrong with the times."""
-    length = _whole_ps(event.get("dur"))
-    exact = {"ts": _whole_ps(event.get("ts")), "dur": "0" if length == "0.000001" else length}
-    return interval(exact)
 
 
 def _whole_ps(microseconds: object) -> str | None:

@@ -12,12 +12,13 @@ from typing import Dict, Mapping, Optional, Tuple
 LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
+OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
 #: Features that a plain workload (LSTM, numbers as inputs, head, Adam) does not have -> why an
 #: implementation does not support the feature, unless its ``knows`` names it.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
-    **dict.fromkeys(("mean", "no head", "each step", "tokens", "sgd"), LATER),
+    **dict.fromkeys(OTHER_NETWORKS, LATER),
     "variable length": "it always computes the padded length of every sequence",
 }
 
@@ -183,19 +184,18 @@ class Implementation:
 
     name: str
     file: str  # module path inside this folder, such as "torch.nn_lstm"
-    framework: str  # a key of FRAMEWORKS; selects the training loop in capture/
     form: str
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
-    knows: Tuple[str, ...] = ()  # supported features, of those in UNUSUAL
+    knows: Tuple[str, ...] = (*OTHER_NETWORKS, "variable length")  # of the features in UNUSUAL
     settles_after: int = 3  # number of warm-up iterations until the iteration time is stable
     form_on_gpu: Optional[str] = None
     library: str = ""
     by_hand: bool = False
     era: str = ""  # old package versions (interpreters.eras) to use if the packages are missing
     since: str = ""  # first version of the framework that it supports
-    before: str = ""  # first version of the framework that it no longer supports
+    runs_on: str = ""  # the framework, if it is not the family
 
     @property
     def module(self) -> str:
@@ -207,6 +207,11 @@ class Implementation:
         """Return the folder of the file, such as ``torch``; lists are grouped by it."""
         return self.file.partition(".")[0]
 
+    @property
+    def framework(self) -> str:
+        """Return the key of FRAMEWORKS, which selects the training loop in capture/."""
+        return self.runs_on or self.family
+
     def form_on(self, device: str) -> str:
         """Return the form (one of ``FORMS``) on ``device``, ``cpu`` or ``cuda``."""
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
@@ -217,15 +222,11 @@ class Implementation:
         Return None if it supports the version, or if the version is unknown.
         """
         numbers = version_numbers(version or "")
-        if not numbers or (not self.since and not self.before):
+        if not numbers or numbers >= version_numbers(self.since):
             return None
-        if numbers < version_numbers(self.since):
-            needs = "{} or newer".format(self.since)
-        elif self.before and numbers >= version_numbers(self.before):
-            needs = "older than {}".format(self.before)
-        else:
-            return None
-        return "{} needs {} {}, not {}".format(self.name, self.framework, needs, version)
+        return "{} needs {} {} or newer, not {}".format(
+            self.name, self.framework, self.since, version
+        )
 
     def refusals(self) -> Dict[str, str]:
         """Return unsupported features -> why, including features that the framework lacks."""

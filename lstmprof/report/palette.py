@@ -162,6 +162,7 @@ OTHERWISE = Family(
     "nothing is computed, and a faster host would not help",
     (
         Part("sync", "#a3940b", "#dccf67", "the host waits for the device in a blocking call"),
+        Part("waiting", "#6d6447", "#f0ec9e", "the script sleeps, or waits for a lock or a file"),
         Part(
             "queued",
             "#9e8c37",
@@ -193,6 +194,7 @@ _OF_KIND = {
     causes.CPU_OP: "rng",
     causes.DISPATCH: "dispatch",
     causes.PYTHON: "python",
+    causes.WAITING: "waiting",
     causes.SYNC: "sync",
     causes.CAST: "cast",
     causes.COPY: "layout",

@@ -68,7 +68,10 @@ def border(place: object) -> Iterator[None]:
     try:
         yield
     except RunError as error:
-        if not isinstance(place, Path) or _names(error, place):
+        if not isinstance(place, Path) or (
+            str(place) in error.fault
+            or error.fault.startswith((f"{place.name}: ", f"{place.parent}"))
+        ):
             raise
         raise RunError(f"{place}: {error.fault}", error.next_step) from error
     except LstmprofError:
@@ -86,13 +89,6 @@ def border(place: object) -> Iterator[None]:
         log = _logged(place, error)
         report = f"please report it with {log}" if log else "please report it (no log was written)"
         raise DefectError(f"{place}: a bug in lstmprof ({what})", report) from error
-
-
-def _names(error: RunError, place: Path) -> bool:
-    """Return whether the error's message names ``place``, its last part, or its parent folder."""
-    return str(place) in error.fault or error.fault.startswith(
-        (f"{place.name}: ", f"{place.parent}")
-    )
 
 
 def from_good(

@@ -120,8 +120,17 @@ def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
     with _client(address, progress) as client:
         if not _workers(client, address):
             progress(f"{address}: waiting up to {_WORKERS_S} s for workers")
-            _wait_for_workers(client, address)
-        _check_versions(client)
+            try:
+                client.wait_for_workers(1, timeout=_WORKERS_S)
+            except TimeoutError as fault:
+                raise LstmprofError(
+                    f"{address}: the scheduler has no workers",
+                    f"start workers: dask worker {address} --nworkers 3 --nthreads 1",
+                ) from fault
+        versions = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
+        for worker, version in versions.items():
+            if version != __version__:
+                raise other_version(worker, version, __version__)
         yield Cluster(address, client, time.monotonic())
 
 
@@ -184,24 +193,6 @@ def scheduler_gone(address: str) -> LstmprofError:
         f"{address}: the scheduler no longer answers",
         "start it, and run the command again; it skips finished profiles",
     )
-
-
-def _wait_for_workers(client: Client, address: str) -> None:
-    try:
-        client.wait_for_workers(1, timeout=_WORKERS_S)
-    except TimeoutError as fault:
-        raise LstmprofError(
-            f"{address}: the scheduler has no workers",
-            f"start workers: dask worker {address} --nworkers 3 --nthreads 1",
-        ) from fault
-
-
-def _check_versions(client: Client) -> None:
-    """Check all workers' lstmprof by a standard function, which works on any worker."""
-    versions = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
-    for worker, version in versions.items():
-        if version != __version__:
-            raise other_version(worker, version, __version__)
 
 
 def other_version(worker: str, version: object, own: str) -> LstmprofError:

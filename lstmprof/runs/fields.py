@@ -1,9 +1,9 @@
 """run.json as typed records, and the columns of timings.parquet and samples.parquet.
 
-Each field states its unit, its meaning and when it is null. docs/tables.md and the SQL table
-``runs`` are made from these descriptions. A field is an SQL column of the same name, or of another
-name if a table already has a column of that name. A field with several values (a list, versions by
-package) is JSON text in SQL.
+Each field states its meaning and when it is null; the ending of its name states the unit.
+docs/tables.md and the SQL table ``runs`` are made from these descriptions. A field is an SQL column
+of the same name, or of another name if a table already has a column of that name. A field with
+several values (a list, versions by package) is JSON text in SQL.
 """
 
 from typing import Annotated, Any, TypeAlias
@@ -36,12 +36,9 @@ Versions: TypeAlias = dict[str, str | Int64 | None] | None
 Variables: TypeAlias = dict[str, str] | None
 
 
-def fact(
-    meaning: str, null_when: str = MADE_ELSEWHERE, unit: str = "", column: str = ""
-) -> msgspec.Meta:
+def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msgspec.Meta:
     """Return the description of a field of run.json; ``column`` is its SQL name if different."""
-    extra = {"null_when": null_when, "unit": unit, "column": column}
-    return msgspec.Meta(description=meaning, extra=extra)
+    return msgspec.Meta(description=meaning, extra={"null_when": null_when, "column": column})
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -110,22 +107,20 @@ class Hardware(Record, frozen=True):
 
     cpu_model: Annotated[Text, fact("CPU model of the host", UNREAD)] = None
     cores: Annotated[Int, fact("number of CPUs of the host", UNREAD)] = None
-    memory_bytes: Annotated[Int, fact("memory of the host", UNREAD, "bytes")] = None
+    memory_bytes: Annotated[Int, fact("memory of the host", UNREAD)] = None
     system: Annotated[Text, fact("operating system", UNREAD)] = None
     cpu_governor: Annotated[Text, fact("CPU frequency governor", UNREAD)] = None
     gpu: Annotated[Text, fact("model of the GPU", NO_GPU)] = None
-    gpu_memory_bytes: Annotated[Int, fact("memory of the GPU", NO_GPU, "bytes")] = None
+    gpu_memory_bytes: Annotated[Int, fact("memory of the GPU", NO_GPU)] = None
 
 
 class Peaks(Record, frozen=True):
     """The peak rates of a device, measured with the framework's own library."""
 
-    gemm_flops_per_s: Annotated[Real, fact("peak rate of a matmul", NOT_MEASURED, "1/s")] = None
+    gemm_flops_per_s: Annotated[Real, fact("peak rate of a matmul", NOT_MEASURED)] = None
     gemm_size: Annotated[Int, fact("rows of the matmul's matrices", NOT_MEASURED)] = None
-    copy_bytes_per_s: Annotated[Real, fact("peak rate of a copy", NOT_MEASURED, "bytes/s")] = None
-    copy_bytes: Annotated[
-        Int, fact("bytes that the copy reads and writes", NOT_MEASURED, "bytes")
-    ] = None
+    copy_bytes_per_s: Annotated[Real, fact("peak rate of a copy", NOT_MEASURED)] = None
+    copy_bytes: Annotated[Int, fact("bytes that the copy reads and writes", NOT_MEASURED)] = None
     precision: Annotated[Text, fact("precision of the matmul", NOT_MEASURED)] = None
     reason: Annotated[Text, fact("why the peaks were not measured", "the peaks were measured")] = (
         None
@@ -136,8 +131,12 @@ class ScriptLine(Record, frozen=True):
     """A line or function of the user's code, outside a framework, in which steps spend time.
 
     ``share`` is the share of the sampled time, and ``ns`` the time per sampled step. ``call`` is
-    the function that the line calls. If ``call`` is None, the entry is about all of ``function``,
-    which calls no framework. ``file`` is None for the garbage collector.
+    the function that the line calls. If ``call`` is None, the line only waits, or the entry is
+    about all of ``function``, which calls no framework. ``file`` is None for the garbage collector.
+
+    ``waits_ns`` is the part of ``ns`` in which the thread was blocked by something other than a
+    framework; None if unknown. ``beside`` is True for a line that a framework calls in another
+    thread while the steps run, such as a generator of tf.data.
     """
 
     file: Text = None
@@ -146,6 +145,8 @@ class ScriptLine(Record, frozen=True):
     call: Text = None
     share: Real = None
     ns: Int = None
+    waits_ns: Int = None
+    beside: Flag = None
 
 
 class Recompiled(Record, frozen=True):
@@ -274,7 +275,7 @@ class Settings(Record, frozen=True):
         fact("number of CPUs that the cgroup may use", "there is no limit, or it cannot be read"),
     ] = None
     environment: Annotated[
-        Variables, fact("environment variables that the libraries of the step read, as JSON")
+        Variables, fact("environment variables that the libraries of the step read")
     ] = None
 
     def __bool__(self) -> bool:
@@ -335,8 +336,8 @@ class RunInfo(Record, frozen=True):
     agrees_with_reference: Annotated[
         Flag,
         fact(
-            "whether the results of implementation_file agreed with the float64 reference before "
-            "timing; false if the file has no load()",
+            "whether the results of implementation_file agreed with the float64 reference "
+            "before timing; false if the file has no load()",
             _BUILT_IN,
         ),
     ] = None
@@ -359,12 +360,11 @@ class RunInfo(Record, frozen=True):
             "number of timed iterations after warm-up, in all rounds", column="counted_iterations"
         ),
     ] = None
-    rounds: Annotated[Texts, fact("time at which each round started, as JSON")] = None
+    rounds: Annotated[Texts, fact("time at which each round started")] = None
     turn_with: Annotated[
         Texts,
         fact(
-            "other runs whose processes took turns with those of this run, one iteration each, as "
-            "JSON",
+            "other runs whose processes took turns with those of this run, one iteration each",
             "the run took turns with no other run",
         ),
     ] = None
@@ -375,9 +375,7 @@ class RunInfo(Record, frozen=True):
     kernels_used: Annotated[
         Text, fact("library whose kernels ran the recurrent layers", UNREAD)
     ] = None
-    peaks: Annotated[
-        Peaks | None, fact("measured peak rates of the device, as JSON", NOT_MEASURED)
-    ] = None
+    peaks: Annotated[Peaks | None, fact("measured peak rates of the device", NOT_MEASURED)] = None
     backend: Annotated[
         Text,
         fact(
@@ -386,30 +384,28 @@ class RunInfo(Record, frozen=True):
         ),
     ] = None
     threads: Annotated[Int, fact("number of CPU threads of the framework")] = None
-    affinity: Annotated[Ints, fact("CPUs that the process was pinned to, as JSON", UNREAD)] = None
+    affinity: Annotated[Ints, fact("CPUs that the process was pinned to", UNREAD)] = None
     denormals_flushed: Annotated[
         Flag, fact("whether denormal numbers were flushed to zero", UNREAD)
     ] = None
     garbage_collector: Annotated[Text, fact("how Python's garbage collector was set")] = None
     settings: Settings = Settings()
-    versions: Annotated[Versions, fact("versions of Python and packages, as JSON")] = None
-    packages: Annotated[
-        Versions, fact("every installed package with its version, as JSON", UNREAD)
-    ] = None
+    versions: Annotated[Versions, fact("versions of Python and packages")] = None
+    packages: Annotated[Versions, fact("every installed package with its version", UNREAD)] = None
     python_executable: Annotated[
         Text, fact("path of the Python interpreter that ran the steps")
     ] = None
     hardware: Hardware = Hardware()
     load_average_before: Annotated[
-        Reals, fact("load average over 1, 5 and 15 minutes before the run, as JSON", UNREAD)
+        Reals, fact("load average over 1, 5 and 15 minutes before the run", UNREAD)
     ] = None
     started_at: Annotated[Text, fact("start of the process, ISO 8601")] = None
     ended_at: Annotated[Text, fact("end of the process, ISO 8601")] = None
     compile_ns: Annotated[
-        Int, fact("length of the first step of the process, which includes compilation", unit="ns")
+        Int, fact("length of the first step of the process, which includes compilation")
     ] = None
-    timing_wall_ns: Annotated[Int, fact("wall time of all timed iterations", unit="ns")] = None
-    timing_cpu_ns: Annotated[Int, fact("CPU time of all timed iterations", UNREAD, "ns")] = None
+    timing_wall_ns: Annotated[Int, fact("wall time of all timed iterations")] = None
+    timing_cpu_ns: Annotated[Int, fact("CPU time of all timed iterations", UNREAD)] = None
     timing_page_faults: Annotated[
         Int, fact("number of page faults without a disk read in the timed iterations", UNREAD)
     ] = None
@@ -426,39 +422,31 @@ class RunInfo(Record, frozen=True):
         tuple[ThreadTime, ...] | None,
         fact(
             "for each round: the busiest threads, with their CPU time in the timed iterations "
-            "(which includes reading the loss), as JSON",
+            "(which includes reading the loss)",
             UNREAD,
         ),
     ] = None
     profiled_rounds: Annotated[
         Ints,
-        fact(
-            "for each profiled step, in the order of events.parquet: number of its round, as JSON",
-            UNREAD,
-        ),
+        fact("for each profiled step, in the order of events.parquet: number of its round", UNREAD),
     ] = None
-    profiled_wall_ns: Annotated[
-        Ints, fact("wall time of each profiled step, as JSON", unit="ns")
-    ] = None
-    profiled_cpu_ns: Annotated[
-        Ints, fact("CPU time of each profiled step, as JSON", UNREAD, "ns")
-    ] = None
+    profiled_wall_ns: Annotated[Ints, fact("wall time of each profiled step")] = None
+    profiled_cpu_ns: Annotated[Ints, fact("CPU time of each profiled step", UNREAD)] = None
     profiled_page_faults: Annotated[
-        Ints,
-        fact("number of page faults without a disk read in each profiled step, as JSON", UNREAD),
+        Ints, fact("number of page faults without a disk read in each profiled step", UNREAD)
     ] = None
     profiled_major_faults: Annotated[
-        Ints, fact("number of page faults with a disk read in each profiled step, as JSON", UNREAD)
+        Ints, fact("number of page faults with a disk read in each profiled step", UNREAD)
     ] = None
     profiled_preemptions: Annotated[
-        Ints, fact("number of involuntary context switches in each profiled step, as JSON", UNREAD)
+        Ints, fact("number of involuntary context switches in each profiled step", UNREAD)
     ] = None
     profiled_voluntary_switches: Annotated[
-        Ints, fact("number of voluntary context switches in each profiled step, as JSON", UNREAD)
+        Ints, fact("number of voluntary context switches in each profiled step", UNREAD)
     ] = None
     counters: Counters = Counters()
     cpu_clock_mhz: Annotated[
-        Real, fact("mean clock rate of the used CPUs at the end of the run", UNREAD, "MHz")
+        Real, fact("mean clock rate of the used CPUs at the end of the run", UNREAD)
     ] = None
     padding: Annotated[
         Text,
@@ -470,7 +458,7 @@ class RunInfo(Record, frozen=True):
     sampling: Annotated[
         tuple[Sampling, ...] | None,
         fact(
-            "for each round: facts about the steps that a sampler observed, as JSON",
+            "for each round: facts about the steps that a sampler observed",
             "--sampler was not given",
         ),
     ] = None
@@ -478,15 +466,16 @@ class RunInfo(Record, frozen=True):
         tuple[ScriptLine, ...] | None,
         fact(
             "lines of your script that took 5 % or more of the time of a few sampled steps, which "
-            "ran after the timed steps; time inside a framework does not count; as JSON",
-            "the run is not of your own code, or the training ended before these steps",
+            "ran after the timed steps, and how long they waited; time inside a framework does not "
+            "count",
+            "the steps run no code of yours, or the training ended before these steps",
         ),
     ] = None
     recompiled: Annotated[
         tuple[Recompiled, ...] | None,
         fact(
-            "functions under jax.jit, tf.function or torch.compile that your script compiled more "
-            "than once, and what had changed, as JSON",
+            "functions under jax.jit, tf.function or torch.compile that your script compiled "
+            "more than once, and what had changed",
             "lstmprof saw none",
         ),
     ] = None
@@ -495,7 +484,6 @@ class RunInfo(Record, frozen=True):
         fact(
             "energy of the CPU packages over the timed iterations of the first round (RAPL)",
             f"other runs took turns with the run, or {UNREAD}",
-            "J",
         ),
     ] = None
     timing_gpu_energy_j: Annotated[
@@ -503,7 +491,6 @@ class RunInfo(Record, frozen=True):
         fact(
             "energy of the GPU over the timed iterations of the first round (NVML)",
             f"the iterations took less than 1 s, MIG divides the GPU, or {NO_GPU}",
-            "J",
         ),
     ] = None
     gpu_sm_clock_mhz: Annotated[
@@ -511,26 +498,20 @@ class RunInfo(Record, frozen=True):
         fact(
             "clock rate of the GPU's multiprocessors after the timed iterations of the first round",
             NO_GPU,
-            "MHz",
         ),
     ] = None
     gpu_memory_clock_mhz: Annotated[
         Int,
         fact(
-            "clock rate of the GPU's memory after the timed iterations of the first round",
-            NO_GPU,
-            "MHz",
+            "clock rate of the GPU's memory after the timed iterations of the first round", NO_GPU
         ),
     ] = None
     gpu_temperature_c: Annotated[
-        Int,
-        fact("temperature of the GPU after the timed iterations of the first round", NO_GPU, "°C"),
+        Int, fact("temperature of the GPU after the timed iterations of the first round", NO_GPU)
     ] = None
-    gpu_throttle_reasons: Annotated[
-        Texts, fact("reasons why the GPU was throttled, as JSON", NO_GPU)
-    ] = None
+    gpu_throttle_reasons: Annotated[Texts, fact("reasons why the GPU was throttled", NO_GPU)] = None
     peak_memory_bytes: Annotated[
-        Int, fact("largest memory of the process that ran the steps", UNREAD, "bytes")
+        Int, fact("largest memory of the process that ran the steps", UNREAD)
     ] = None
     loss_first: Annotated[Real, fact("loss of the first step")] = None
     loss_last: Annotated[Real, fact("loss of the last timed step")] = None
@@ -541,48 +522,43 @@ class RunInfo(Record, frozen=True):
     recording: Annotated[
         tuple[RecordingInfo, ...] | None,
         fact(
-            "for each round: CPU time that the profiler needs to record one event, as JSON",
+            "for each round: CPU time in ns that the profiler needs to record one event",
             NOT_MEASURED,
-            "ns",
         ),
     ] = None
     shapes_cost: Annotated[
         Real,
         fact(
             "how much longer a step is if shapes are recorded, minus 1 (0.05: 5 %), measured "
-            "before the profile; above 0.05, lstmprof records shapes only if torch.compile is used",
+            "before the profile; above 0.05, lstmprof records shapes only if torch.compile is "
+            "used",
             "it was not measured: lstmprof measures it only for your own PyTorch code",
         ),
     ] = None
     nvtx: Annotated[Flag, fact("whether phases were also recorded as NVTX ranges", UNREAD)] = None
-    source_paths: Annotated[Texts, fact("files that the run was read from, as JSON", _CAPTURED)] = (
-        None
-    )
+    source_paths: Annotated[Texts, fact("files that the run was read from", _CAPTURED)] = None
     source_stamps: Annotated[
-        Texts, fact("path, size and time of each file in source_paths, as JSON", _CAPTURED)
+        Texts, fact("path, size and time of each file in source_paths", _CAPTURED)
     ] = None
     step_range: Annotated[Text, fact("value of --step-range", "--step-range was not given")] = None
     profile_format: Annotated[
         Text, fact("format of the profile, such as kineto or xplane", FOREIGN)
     ] = None
-    profile_metadata: Annotated[
-        dict[str, Any] | None, fact("metadata of the profile, as JSON", FOREIGN)
-    ] = None
+    profile_metadata: Annotated[dict[str, Any] | None, fact("metadata of the profile", FOREIGN)] = (
+        None
+    )
     base_ns: Annotated[
-        Int, fact("time of start_ns 0, in ns since 1970", "the profile does not record it", "ns")
+        Int, fact("time of start_ns 0, in ns since 1970", "the profile does not record it")
     ] = None
-    device_names: Annotated[
-        dict[str, str], fact("name of each device by its number, as JSON", NEVER)
-    ] = msgspec.field(default_factory=dict)
+    device_names: Annotated[dict[str, str], fact("name of each device by its number", NEVER)] = (
+        msgspec.field(default_factory=dict)
+    )
     device_facts: Annotated[
         dict[str, DeviceFacts],
-        fact(
-            "compute capability, number of multiprocessors and warp size of each device, as JSON",
-            NEVER,
-        ),
+        fact("compute capability, number of multiprocessors and warp size of each device", NEVER),
     ] = msgspec.field(default_factory=dict)
     accelerators: Annotated[
-        tuple[str, ...], fact("accelerators that the profile names, as JSON", NEVER)
+        tuple[str, ...], fact("accelerators that the profile names", NEVER)
     ] = ()
     gpu_complaint: Annotated[
         Text,
@@ -592,20 +568,19 @@ class RunInfo(Record, frozen=True):
         ),
     ] = None
     notes: Annotated[
-        tuple[str, ...], fact("remarks that lstmprof made when it read the profile, as JSON", NEVER)
+        tuple[str, ...], fact("remarks that lstmprof made when it read the profile", NEVER)
     ] = ()
     recorded: Annotated[
         tuple[Recorded, ...] | None,
         fact(
-            "for each rank: number of events of each sort in the profile, as JSON",
+            "for each rank: number of events of each sort in the profile",
             f"{FOREIGN}, or an older lstmprof",
         ),
     ] = None
     links: Annotated[
         Coverage | None,
         fact(
-            "number of events that lstmprof linked (kernel with launch, launch with op …), as JSON",
-            FOREIGN,
+            "number of events that lstmprof linked (kernel with launch, launch with op …)", FOREIGN
         ),
     ] = None
 

@@ -287,7 +287,9 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
-        profile = _joined_profile(good)
+        profiles = [profile for _, profile in good]
+        # ``_runs`` has checked that several files are the ranks of one job
+        profile = sources.join_ranks(_ranks(good) or (), profiles) if good[1:] else profiles[0]
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
 
@@ -404,12 +406,3 @@ def _ranks(members: Sequence[Read]) -> list[int] | None:
     """Return the rank of each of ``members``, or None if they are not ranks of one job."""
     names = [source.name for source, _ in members]
     return sources.ranks_of(names, [profile for _, profile in members])
-
-
-def _joined_profile(members: Sequence[Read]) -> Profile:
-    profiles = [profile for _, profile in members]
-    if len(members) == 1:
-        return profiles[0]
-    ranks = _ranks(members)
-    assert ranks is not None  # ``_runs`` has checked it
-    return sources.join_ranks(ranks, profiles)

@@ -146,7 +146,9 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
-        suspects.append(_not_before(batch, first))
+        # a circle of parents has a row whose parent is not an earlier row
+        parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
+        suspects.append(first + np.flatnonzero(parent >= np.arange(first, first + len(parent))))
         if gathered is not None:
             gathered.add(batch)
         first += len(batch)
@@ -183,12 +185,6 @@ def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
 
 def _integers(batch: pa.RecordBatch, name: str) -> Ints:
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _not_before(batch: pa.RecordBatch, first: int) -> Ints:
-    """Return the rows whose parent is not an earlier row; each circle has such a row."""
-    parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
-    return first + np.flatnonzero(parent >= np.arange(first, first + len(parent)))
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:

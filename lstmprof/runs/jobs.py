@@ -120,7 +120,10 @@ def ingest_all(
                 all_tasks += tasks(word, place, name=name, force=force, step_range=step_range)
         except LstmprofError as error:
             yield Ingested(errors=[error])
-    made_before = _made_before(all_tasks) if len(all_tasks) > 1 else [None] * len(all_tasks)
+    made_before: Sequence[Ingested | None] = [None] * len(all_tasks)
+    if len(all_tasks) > 1:
+        with ThreadPoolExecutor(_LOOKS) as threads:
+            made_before = list(threads.map(Task.made_before, all_tasks))
     todo = [task for task, result in zip(all_tasks, made_before, strict=True) if result is None]
     with _workers(todo, place, jobs, scheduler, progress) as (workers, parts):
         steps = [step for task_parts in parts for step in task_parts]
@@ -132,11 +135,6 @@ def ingest_all(
             )
             for result in made_before:
                 yield result if result is not None else next(results)
-
-
-def _made_before(all_tasks: Sequence[Task]) -> list[Ingested | None]:
-    with ThreadPoolExecutor(_LOOKS) as threads:
-        return list(threads.map(Task.made_before, all_tasks))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lstmprof import names
 from lstmprof.errors import RunError
 from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
 from lstmprof.implementations import ROWS
-from lstmprof.runs.fields import Flag, Int, Real, RunInfo as RunInfo
+from lstmprof.runs.fields import Flag, Int, Real, RunInfo as RunInfo, Text
 
 AGAIN = "capture or ingest the run again"
 #: Message for a run with a newer schema version; it is formatted with the run's version and the
@@ -66,7 +66,11 @@ class Fact:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
 
 
-_COLUMN_TYPES = {Int: pa.int64(), Real: pa.float64(), Flag: pa.bool_()}
+#: Type of a field with a single value → type of its SQL column.
+_COLUMN_TYPES = {
+    **{Int: pa.int64(), Real: pa.float64(), Flag: pa.bool_()},
+    **dict.fromkeys((Text, str), pa.string()),
+}
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
@@ -76,11 +80,12 @@ def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
             yield from _facts(hint, f"{name}.")
             continue
         meta = hint.__metadata__[-1]
-        arrow = _COLUMN_TYPES.get(hint.__origin__, pa.string())
+        arrow = _COLUMN_TYPES.get(hint.__origin__)
+        meaning = meta.description if arrow else f"{meta.description}, as JSON"
         column = meta.extra["column"] or name
         yield Fact(
             prefix + name,
-            Column(column, arrow, meta.extra["unit"], meta.description, meta.extra["null_when"]),
+            Column.of_type(arrow or pa.string(), column, meaning, meta.extra["null_when"]),
         )
 
 

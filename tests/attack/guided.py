@@ -30,7 +30,6 @@ with atheris.instrument_imports(include=_WATCHED, enable_loader_override=False):
     import lstmprof.formats.onnxruntime
     import lstmprof.formats.rocpd
     import lstmprof.formats.rocprofv3
-    import lstmprof.formats.rocprofv3_csv
     import lstmprof.formats.tf1_timeline
     import lstmprof.formats.trace_viewer
     import lstmprof.formats.xplane

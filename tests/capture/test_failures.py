@@ -162,17 +162,17 @@ def interpreter(folder: Path, script: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("implementation", "remedy"),
+    ("implementation", "package", "remedy"),
     [
-        ("torch-nn-lstm", "install numpy in that environment"),
-        ("tf1-lstmcell", "use --era tensorflow-1.15.5 instead of that Python"),
+        ("torch-nn-lstm", "torch", r"install lstmprof\[torch\] in that environment"),
+        ("tf1-lstmcell", "numpy", "use --era tensorflow-1.15.5 instead of that Python"),
     ],
 )
 def test_a_missing_package_is_named_with_the_interpreter(
-    implementation: str, remedy: str, tmp_path: Path
+    implementation: str, package: str, remedy: str, tmp_path: Path
 ) -> None:
     python = interpreter(tmp_path, f'exec {sys.executable} -S "$@"')
-    with pytest.raises(CaptureError, match=f"numpy is not installed in .*; {remedy}"):
+    with pytest.raises(CaptureError, match=f"{package} is not installed in .*; {remedy}"):
         capture(
             replace(request(python=python), implementation=implementation),
             tmp_path / "scratch",

@@ -127,7 +127,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
 def sweep(
     out: Path, requests: dict[str, CaptureRequest] = BOTH, **how: Any
 ) -> dict[str, Run | LstmprofError]:
-    return rounds.capture_rounds(requests, out, **how)
+    return dict(rounds.captured_runs([requests], out, **how))
 
 
 def kept_in(out: Path) -> list[str]:
@@ -227,7 +227,7 @@ def test_what_stops_a_sweep_costs_the_worker_in_progress(
 
     before, workers.stops, said = len(workers.requests), None, list[str]()
     todo = {"a": both["a"]} if isinstance(error, CaptureError) else both
-    results = rounds.capture_rounds(todo, tmp_path, progress=said.append)
+    results = dict(rounds.captured_runs([todo], tmp_path, progress=said.append))
     assert all(isinstance(run, Run) for run in results.values())
     assert len(workers.requests) - before == 3 * len(todo) - len(there)
     assert said[0] == "resuming a: 1 of 3 rounds are done"

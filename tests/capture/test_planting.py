@@ -30,8 +30,8 @@ def test_a_captured_run_has_what_was_planted(
 
     tiny = dataclasses.replace(planted_cases.WORKLOAD, hidden=4, batch=2, time_steps=3, features=2)
     monkeypatch.setattr(planted, "ITERATIONS", 3)
-    one_round = functools.partial(planted.capture_rounds, rounds=1)
-    monkeypatch.setattr(planted, "capture_rounds", one_round)
+    one_round = functools.partial(planted.captured_runs, rounds=1)
+    monkeypatch.setattr(planted, "captured_runs", one_round)
     case = planted.Case("torch-lstmcell-basic", (("casts", 0.5),), workload=tiny)
     planted.capture(planted.Sweep("tiny", (case,)), tmp_path, 0)
     log: dict[str, Any] = json.loads((tmp_path / "plans" / "casts.0.log").read_text())

@@ -12,7 +12,7 @@ import pytest
 
 from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns, capture_rounds
+from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns, captured_runs
 from lstmprof.capture.supervisor import Turns, capture
 from lstmprof.capture.worker.timing import TURN_NS, Loop, Quota, shared
 from lstmprof.errors import CaptureError, LstmprofError
@@ -136,7 +136,7 @@ def test_real_workers_take_turns_on_one_cpu_and_one_that_fails_holds_up_no_other
         "fails": CaptureRequest(**{**vars(common), "python": "/nonexistent/python"}),
         "two": CaptureRequest(**{**vars(common), "seed": 1}),
     }
-    runs = capture_rounds(requests, tmp_path, rounds=1)
+    runs = dict(captured_runs([requests], tmp_path, rounds=1))
     assert isinstance(runs["fails"], LstmprofError)
     one, two = runs["one"], runs["two"]
     assert not isinstance(one, LstmprofError)

@@ -968,6 +968,12 @@ CASES: dict[str, Case] = {
         None,
         {"grows": run(MM, seen=TORCH)},
     ),
+    "wait beside the step": Case(
+        "waiting",
+        run(replace(PYTHON, name=None, waits=True)),
+        900,
+        {"waits": run(PYTHON)},
+    ),
     "look inside": Case(
         "Python",
         run(PYTHON, seen=TORCH),

@@ -230,6 +230,31 @@ def test_older_tracks_of_rocprofv3_name_queues_and_threads(tmp_path: Path) -> No
     ]
 
 
+def test_tracks_of_rocprofv3_that_name_only_a_stream(tmp_path: Path) -> None:
+    """ROCm 7 groups kernels and copies by stream; the agents are arguments."""
+    made = traces.RocProf()
+    for number, agent in enumerate((4, 5), 2):
+        made.track(number, f"ALLOCATE BYTES on Agent [{agent}] (GPU)")
+    track = made.track(1, 'STREAM [" 1 "] ')
+    ends = {"src_agent": "Agent-0", "dst_agent": "Agent-5", "copy_bytes": 8}
+    name = "MEMORY_COPY_HOST_TO_DEVICE"
+    made.slice(track, "memory_copy", name, (1, 5), tid=9, stream_ID=1, **ends)
+    name = "MEMORY_COPY_DEVICE_TO_HOST"
+    ends |= {"src_agent": "Agent-5", "dst_agent": "Agent-0"}
+    made.slice(track, "memory_copy", name, (6, 9), tid=9, stream_ID=1, **ends)
+    for start, agent in ((10, "Agent-4"), (20, "Agent-5")):
+        made.slice(
+            track, "kernel_dispatch", "gemm.kd", (start, start + 5), agent=agent, stream_ID=1
+        )
+    rows = formats.read(written(tmp_path, made.trace)).events.to_pylist()
+    assert [(r["name"], r["device"], r["stream"]) for r in rows] == [
+        ("Memcpy HtoD", 1, 1),
+        ("Memcpy DtoH", 1, 1),
+        ("gemm", 0, 1),
+        ("gemm", 1, 1),
+    ]
+
+
 def test_a_trace_is_known_by_its_first_packets(tmp_path: Path) -> None:
     trace = traces.rocprofv3()
     first = Trace()

@@ -12,7 +12,7 @@ from lstmprof.breakdown import break_down
 from lstmprof.breakdown.replay.calls import Calls
 from lstmprof.breakdown.replay.graph import step_graph
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import capture_rounds
+from lstmprof.capture.rounds import captured_runs
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload
@@ -41,7 +41,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
             )
             for label in ("", *CATEGORIES)
         }
-        results = capture_rounds(requests, tmp_path_factory.mktemp("runs"), rounds=1)
+        out = tmp_path_factory.mktemp("runs")
+        results = dict(captured_runs([requests], out, rounds=1))
     return {name: run for name, run in results.items() if not isinstance(run, LstmprofError)}
 
 

@@ -212,8 +212,8 @@ def _ranges_alone(r: Recording) -> str:
     ranges = counted(r.has.ranges + r.has.steps, "range")
     where = " in the marked steps" if r.has.ops else ""
     return (
-        f"no op was recorded{where}, only {ranges}, so it is unknown whether Python, the framework "
-        f"or waiting fills a range; {r.advice.ops}"
+        f"no op was recorded{where}, only {ranges}, so it is unknown whether their time is Python, "
+        f"the framework or waiting; {r.advice.ops}"
     )
 
 

@@ -42,9 +42,10 @@ Change = Callable[[StepGraph], ReplayTimes]
 def nothing(graph: StepGraph) -> ReplayTimes:
     """Change nothing: return the observed times."""
     none = np.zeros(len(graph.activities), dtype=np.bool_)
+    end, start = (graph.activities.column(name).to_numpy() for name in ("end_ns", "start_ns"))
     return ReplayTimes(
         segment_ns=graph.spent_ns,
-        activity_ns=_lengths(graph.activities),
+        activity_ns=np.asarray(end - start, dtype=np.int64),
         vanished=none,
         instant=none,
         stream_waits=~none,
@@ -224,11 +225,6 @@ CHANGES: Mapping[str, Change] = dict(
         strict=True,
     )
 )
-
-
-def _lengths(table: pa.Table) -> Ints:
-    end, start = (table.column(name).to_numpy() for name in ("end_ns", "start_ns"))
-    return np.asarray(end - start, dtype=np.int64)
 
 
 def _flags(table: pa.Table, column: str) -> Flags:

@@ -69,7 +69,15 @@ def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
     """Return the segments of all threads; ``rows`` are the host events of the rank."""
-    segments = _innermost_segments(events, window, rows, thread, patient)
+    threads = list(_innermost_by_thread(events.select(_READ), window, rows, thread))
+    row = np.concatenate([segments.owner for segments in threads] or [np.empty(0, dtype=np.int64)])
+    segments = _Innermost(
+        thread[row],
+        np.concatenate([segments.start_ns for segments in threads] or [row]),
+        np.concatenate([segments.end_ns for segments in threads] or [row]),
+        row,
+        patient[row],
+    )
     # without segments, no event has a duration, and no thread works
     numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])
     order = np.lexsort((-segments.thread, segments.end_ns, -segments.start_ns))
@@ -78,20 +86,6 @@ def host_segments(
     if not parts:
         return HostSegments(*(np.empty(0, dtype=np.int64) for _ in range(5)))
     return HostSegments(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _innermost_segments(
-    events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
-) -> _Innermost:
-    threads = list(_innermost_by_thread(events.select(_READ), window, rows, thread))
-    row = np.concatenate([segments.owner for segments in threads] or [np.empty(0, dtype=np.int64)])
-    return _Innermost(
-        thread[row],
-        np.concatenate([segments.start_ns for segments in threads] or [row]),
-        np.concatenate([segments.end_ns for segments in threads] or [row]),
-        row,
-        patient[row],
-    )
 
 
 def _innermost_by_thread(

@@ -72,21 +72,16 @@ def _rank_steps(events: EventTable, rank: int | None, windows: list[Window]) -> 
     if not activity.any():
         unknown = pa.nulls(len(windows), pa.int64())
         called = _per_window(events, calls, windows)
-        busy = _busy_on_host(events, rank, windows)
+        computes = computing(events)
+        lane = merged_threads(events, rank, computes, state_codes(events))
+        at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
+        busy = Covered(lane.start_ns[at_work], lane.end_ns[at_work]).within(*bounds_of(windows))
         yield _rows(windows, None, busy, [unknown] * 3, [called, ops])
     for number in np.unique(device[activity & (device != UNKNOWN)]):
         rows = np.flatnonzero(activity & (device == number))
         launch = events.rows_named("launch_id")[rows]
         called = _per_window(events, np.unique(launch[launch != NONE]), windows)
         yield _device_rows(events, rows, int(number), windows, [called, ops])
-
-
-def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -> Ints:
-    """Return for each step the ns in which at least one host thread of ``rank`` computed."""
-    computes = computing(events)
-    lane = merged_threads(events, rank, computes, state_codes(events))
-    at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
-    return Covered(lane.start_ns[at_work], lane.end_ns[at_work]).within(*bounds_of(windows))
 
 
 def _device_rows(

@@ -35,9 +35,7 @@ class TrainingProfile:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step, and begin the next one at once if it ``follows``. Return the metrics of the
-        run once, after it is written, and an empty dict at other steps.
-        """
+        """End a step; return the run's metrics once, after it is written, else an empty dict."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
@@ -49,9 +47,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """End the measurement, and write the run if it is not written yet. Return its metrics,
-        unless ``step_end`` has returned them.
-        """
+        """Write the run if it is not written yet; return its metrics if ``step_end`` did not."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:
@@ -65,8 +61,9 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return the metrics on the first call after the run is written, and an empty dict at other
-        times. If W&B or MLflow has an active run, log them there, too.
+        """Return the metrics on the first call after the run is written, else an empty dict.
+
+        If W&B or MLflow has an active run, log them there, too.
         """
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
@@ -78,8 +75,7 @@ class TrainingProfile:
 
 
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
-    """Return metrics for loggers: the step time, and the share of each kind of time (matmul,
-    dispatch …).
+    """Return the step time and the share of each kind of time, for loggers.
 
     ``diagnosis`` is one run's entry in the JSON of ``lstmprof diagnose``.
     """

@@ -16,7 +16,6 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
-from lstmprof.capture.own.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.own.sizes import has_compiled
 from lstmprof.capture.worker import (
     calibration,
@@ -25,6 +24,7 @@ from lstmprof.capture.worker import (
     settings,
     timing,
 )
+from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_between, waits
@@ -193,8 +193,9 @@ class StepPasses:
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
-        """Make ``recorded`` the latest session, and free the previous one now. Otherwise Python's
-        garbage collector would free it during a step.
+        """Make ``recorded`` the latest session, and free the previous one now.
+
+        Otherwise Python's garbage collector would free it during a step.
 
         PyTorch's events contain cycles. Collecting them took 94 ms of a profiled step.
         """
@@ -234,9 +235,7 @@ class StepPasses:
                 break
 
     def _profile(self) -> Steps:
-        """Run the profiler's discarded sessions, then the session that becomes the profile of the
-        run.
-        """
+        """Run the profiler's discarded sessions, then the session that becomes the profile."""
         warm: Iterable[int] = range(ALIKE_THROWN_AWAY)
         if not self.plan.alike:
             warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
@@ -249,8 +248,9 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Turn on the recording of shapes if it is cheap, or if nothing else shows sizes: a hook on
-        modules would make torch.compile compile them again.
+        """Turn on the recording of shapes if it is cheap, or if nothing else shows sizes.
+
+        A hook on modules would make torch.compile compile them again.
 
         The cost is measured in a discarded session with shapes: its shortest step is compared with
         ``plain_ns``, the shortest step without shapes.
@@ -264,8 +264,7 @@ class StepPasses:
             self._readings = plain
 
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
-        """Record ``steps`` in a session that is discarded, unless the training ends soon. Return
-        the wall time of each step in nanoseconds.
+        """Record ``steps`` in a session that is discarded; return each step's wall time in ns.
 
         At the end of the session, measure how long a trivial recorded event takes.
         """

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
-from lstmprof.capture.own.guards import recompiled_by_torch
 from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan, StepPasses, Steps
+from lstmprof.capture.own.recompiled import recompiled_by_torch
 from lstmprof.capture.own.sizes import ModuleSizes
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, shapes, timing
@@ -395,10 +395,8 @@ class Session:
 
     def _written(self, passes: StepPasses) -> None:
         """Write the run in a child process, which reads the profile."""
-        folder = passes.folder
-        with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
-            json.dump(self._result(passes), file)
-        write_in_child(folder, self.writer)
+        self._leave_result(passes, passes.folder)
+        write_in_child(passes.folder, self.writer)
         self.path = self.place
         self.report(
             "wrote {}; next: lstmprof diagnose {}".format(self.path, shlex.quote(str(self.path)))
@@ -406,8 +404,11 @@ class Session:
         if not self.quiet:
             show_verdict(str(self.path), self.writer)
 
-    def _result(self, passes: StepPasses) -> Dict[str, Any]:
-        """Return the content of result.json, from which the child process writes the run."""
+    def _leave_result(self, passes: StepPasses, folder: str, **changes: Any) -> None:
+        """Write result.json to ``folder``; from this file another process writes the run.
+
+        ``changes`` replace its values.
+        """
         profiled = passes.profiled
         assert profiled is not None
         facts = {
@@ -425,7 +426,7 @@ class Session:
             "recompiled": recompiled_by_torch(),
             **self.facts,
         }
-        return {
+        result = {
             "metadata": facts,
             "timings": timing.columns(passes.rows),
             "profiles": [os.path.relpath(path, passes.folder) for path in profiled.files],
@@ -433,12 +434,13 @@ class Session:
             "place": str(self.place.resolve()),
             "force": self.force,
             "pid": os.getpid(),
+            **changes,
         }
+        with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
+            json.dump(result, file)
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file in the folder of ``passes``; return its path, or None
-        if there are no inputs.
-        """
+        """Write the inputs of ops to a file; return its path, or None if there are none."""
         try:
             inputs = self.op_inputs(steps, passes.later)
             return shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
@@ -487,9 +489,7 @@ def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
 
 
 def _ended(command: List[str], **environment: str) -> Any:
-    """Run ``command`` so that it imports the same lstmprof as this process; return the finished
-    process.
-    """
+    """Run ``command``, which imports the same lstmprof; return the finished process."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
     paths = [package, os.environ.get("PYTHONPATH", "")]
     search = os.pathsep.join(p for p in paths if p)

@@ -81,8 +81,10 @@ class ModuleSizes:
         self._calls.append(_LayerCall(self._begun, module, data.shape, batch_sizes, dtype))
 
     def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
-        """Yield (op name, shapes, types, step) of each recurrent op in the run's ``count`` profiled
-        steps, after which ``later`` more profiled steps ended. The yielded step counts from 0.
+        """Yield (op name, shapes, types, step) of each recurrent op in the run's profiled steps.
+
+        The run has ``count`` profiled steps, after which ``later`` more ended. The yielded
+        step counts from 0.
         """
         first = self._ended - later - count + 1
         for call in self._calls:
@@ -103,9 +105,7 @@ class ModuleSizes:
 
 
 def _layer_op(call: _LayerCall) -> OpInputs:
-    """Return (op name, shapes, types) of ``aten::lstm`` or a similar op; its inputs are data,
-    states, weights.
-    """
+    """Return (name, shapes, types) of an op such as ``aten::lstm`` (data, states, weights)."""
     module, data = call.module, list(call.shape)
     weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
     directions = 2 if module.bidirectional else 1
@@ -128,9 +128,7 @@ def _layer_op(call: _LayerCall) -> OpInputs:
 
 
 def _cell_op(call: _LayerCall) -> OpInputs:
-    """Return (op name, shapes, types) of ``aten::lstm_cell`` or a similar op; its inputs are data,
-    state, two weights.
-    """
+    """Return (name, shapes, types) of an op such as ``aten::lstm_cell``."""
     module, data = call.module, list(call.shape)
     if len(data) == 1:  # a single input, which the op gets as a batch of one
         data.insert(0, 1)

@@ -242,9 +242,7 @@ class Watch:
         self._file.close()
 
     def _begin(self) -> None:
-        """Open the log, register this process for ``lstmprof attach``, and handle SIGUSR1 if
-        nothing else does.
-        """
+        """Open the log; if SIGUSR1 is free, handle it and register for ``lstmprof attach``."""
         if os.path.dirname(self.log):
             os.makedirs(os.path.dirname(self.log), exist_ok=True)
         self._file = open(self.log, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
@@ -277,9 +275,7 @@ class Watch:
         self._requested = True
 
     def _look(self, now_ns: int) -> None:
-        """If the window has ended, write its row, start a profile if one is due, and begin the next
-        window.
-        """
+        """At the end of a window, write its row, and start a profile if one is due."""
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
         is_due = now_ns >= self._next_ns and len(self._walls) >= LEAST_STEPS
@@ -348,9 +344,7 @@ class Watch:
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:
-        """Call ``do``, which is the session's ``step_begin`` or ``step_end``. If the session has
-        then measured all its steps, write its run in a thread.
-        """
+        """Call ``do`` (the session's step_begin or step_end); write the run if it was the last."""
         session = self._session
         assert session is not None
         with contextlib.suppress(LstmprofError):  # the session reports the error as its reason
@@ -361,9 +355,7 @@ class Watch:
             self._writing.start()
 
     def _finish(self, session: Session) -> None:
-        """Write the run of ``session``. Print its verdict, unless it is the profile of typical
-        steps.
-        """
+        """Write the run of ``session``, and print its verdict unless it has typical steps."""
         self._session = None
         session.end()
         if session.path is None:
@@ -382,8 +374,9 @@ class Watch:
         self._write_profile(run=path, why=why, verdict=verdict)
 
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
-        """Report why a profile has no run. If it was the profile of typical steps, later profiles
-        are diagnosed without a comparison.
+        """Report why a profile has no run.
+
+        Without a run of typical steps, later profiles are diagnosed without a comparison.
         """
         if why is None:
             self._base, self._cannot_profile = None, True
@@ -394,8 +387,9 @@ class Watch:
         self._write("profile", step=self.steps, occasion=self._occasion, **row)
 
     def _write_window(self, doing: Optional[str]) -> Dict[str, Any]:
-        """Write the row of the window that has ended to the log, and return it; unknown values are
-        None.
+        """Write the row of the window that has ended to the log, and return it.
+
+        Unknown values are None.
 
         ``doing`` is ``profiling``, ``writing a run`` or None.
         """
@@ -448,9 +442,7 @@ def _come_too_late(number: int, frame: object) -> None:
 
 
 def registered(pid: int) -> Path:
-    """Return the file that exists while process ``pid`` has a watch. Its text is the path of the
-    log.
-    """
+    """Return the file with the path of the log that exists while process ``pid`` is watched."""
     return cache_folder() / "watching" / str(pid)
 
 

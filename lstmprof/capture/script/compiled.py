@@ -14,10 +14,10 @@ import sys
 import threading
 from typing import Any, Callable, Dict, List, Tuple, Union
 
+from lstmprof.capture.own.recompiled import Call, Recompilations
 from lstmprof.capture.script.program import WatchedCallable
-from lstmprof.capture.script.recompiled import Call, Recompilations
 from lstmprof.capture.script.sizes import GraphSizes
-from lstmprof.capture.script.steps import Steps, rank
+from lstmprof.capture.script.steps import SOURCES, Steps
 
 #: Packages whose frames do not belong to the script.
 _LIBRARIES = (
@@ -45,8 +45,9 @@ class Program:
         self._trained_by: Dict[str, str] = {}
 
     def call(self, name: str, call: Call, run: Callable[..., Any]) -> Any:
-        """Call a compiled function as ``run`` and return its result. End a step if the function
-        trains and is called inside no other compiled function.
+        """Call a compiled function as ``run``, and return its result.
+
+        It ends a step if it trains and is called inside no other compiled function.
 
         ``name`` stays the same when a function is compiled anew.
         """
@@ -81,15 +82,13 @@ class Program:
         if self._calls.names:
             outermost = self._calls.names[0]
             before = self._trained_by.get(outermost)
-            if before is None or rank(source) > rank(before):
+            if before is None or SOURCES[source] > SOURCES[before]:
                 self._trained_by[outermost] = source
         elif not self._is_abstract(outcome):
             self._steps.ends(source, who, outcome=outcome)
 
     def gradients(self, source: str, function: Any) -> Any:
-        """Return a wrapper of ``function``, which computes gradients; each call is noted by
-        ``trains``.
-        """
+        """Wrap ``function``, which computes gradients, so that ``trains`` notes each call."""
 
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
@@ -121,9 +120,7 @@ class _Jitted(WatchedCallable):
 
 
 def watch_jax(program: Program, jax: Any) -> None:
-    """Wrap ``jax.jit``, ``pmap``, ``grad`` and ``value_and_grad`` so that ``program`` notes their
-    calls.
-    """
+    """Wrap ``jax.jit``, ``pmap``, ``grad`` and ``value_and_grad``, to note their calls."""
 
     def compiling(compile_function: Any) -> Any:
         @functools.wraps(compile_function)
@@ -162,9 +159,7 @@ def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
 
 
 def watch_updates(program: Program, package: Any) -> None:
-    """Wrap ``apply_updates`` of ``package`` (optax or equinox), so that ``program`` notes
-    updates.
-    """
+    """Wrap ``apply_updates`` of ``package`` (optax or equinox), to note updates."""
     apply_updates = package.apply_updates
 
     @functools.wraps(apply_updates)
@@ -177,9 +172,7 @@ def watch_updates(program: Program, package: Any) -> None:
 
 
 def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
-    """Wrap calls of ``tf.function`` objects, whose class is in ``module``, so that ``program`` sees
-    them.
-    """
+    """Wrap calls of ``tf.function`` objects, whose class is in ``module``, to note them."""
     call = module.Function.__call__
 
     @functools.wraps(call)

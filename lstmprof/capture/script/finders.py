@@ -14,10 +14,10 @@ import re
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
+from lstmprof.capture.own.recompiled import Recompilations
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import compiled
 from lstmprof.capture.script.program import mark_attribute, placed
-from lstmprof.capture.script.recompiled import Recompilations
 from lstmprof.capture.script.sizes import GraphSizes, KerasLayers
 from lstmprof.capture.script.steps import Steps
 
@@ -45,8 +45,7 @@ def attachments(
     facts: Dict[str, Any],
     sizes: GraphSizes,
 ) -> Dict[str, Attach]:
-    """Return module name -> function that adds the hooks; to be called with the module after its
-    import.
+    """Return module name -> function that adds the hooks to this module after its import.
 
     ``optimizing`` is called when an optimizer of PyTorch begins (True) and ends (False) a step.
     ``facts`` and ``sizes`` collect what is observed.
@@ -155,8 +154,9 @@ def _watched(
 
 
 def _watch_keras(steps: Steps, module: Any) -> None:
-    """Wrap the callbacks at the begin and end of Keras's training batches; ``module`` has
-    CallbackList.
+    """Wrap the callbacks at the begin and end of Keras's training batches.
+
+    ``module`` has CallbackList.
 
     After the last batch of an epoch, the work between epochs follows, not a step.
     """
@@ -180,9 +180,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
 
 
 def _watch_train_on_batch(steps: Steps, module: Any) -> None:
-    """Watch ``train_on_batch`` of Keras's Model in ``module``. Several models may train
-    alternately.
-    """
+    """Watch Keras's ``train_on_batch``; several models may train alternately."""
     train = module.Model.train_on_batch
 
     @functools.wraps(train)
@@ -214,9 +212,7 @@ def _watch_keras_optimizers(
 
 
 def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
-    """Watch TensorFlow 1's Session in ``module``: a run that fetches a node which updates
-    parameters ends a step.
-    """
+    """Watch TensorFlow 1's Session: a run that fetches an update of parameters ends a step."""
     run = module.BaseSession.run
     trained_by: Dict[Any, Optional[str]] = {}
 
@@ -275,9 +271,7 @@ def _trains(node: Any) -> bool:
 
 
 def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
-    """Watch ``fit`` of Keras's Model in ``module``, to note the padding of masked sequences and the
-    batch size.
-    """
+    """Watch Keras's ``fit``, to note the padding of masked sequences and the batch size."""
     fit = module.Model.fit
 
     @functools.wraps(fit)
@@ -293,9 +287,7 @@ def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
 
 
 def padding_of(x: Any) -> Any:
-    """Return where the token sequences ``x`` (batch, time) are padded: ``front``, ``behind``, or
-    None if unknown.
-    """
+    """Return where the tokens ``x`` (batch, time) are padded: ``front``, ``behind`` or None."""
     if getattr(x, "ndim", None) != 2 or getattr(getattr(x, "dtype", None), "kind", "") not in "iu":
         return None
     first, last = (x[:_LOOKED_AT, place] == _FILLING for place in (0, -1))
@@ -337,8 +329,9 @@ class _Backward:
         autograd.backward = passed
 
     def _observe(self, tensors: Any) -> None:
-        """Note whether the gradients were reset before this pass; after three resets, the passes
-        per step are known.
+        """Note whether the gradients were reset before this pass.
+
+        After three resets, the number of passes per step is known.
         """
         if self._parameter is None:
             loss = tensors[0] if isinstance(tensors, (list, tuple)) else tensors

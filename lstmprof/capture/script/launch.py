@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lstmprof.capture import nsys
-from lstmprof.capture.request import LIFELINE, NSYS, ScriptRequest
+from lstmprof.capture.request import LIFELINE, NSYS, RESULT, ScriptRequest
 from lstmprof.capture.script import main
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.host.scratch import made_temporary_folder, remove, temporary_folder
@@ -33,8 +33,9 @@ _FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, n
 
 
 def run_script(request: ScriptRequest, report: Report) -> int:
-    """Become the script's process, without returning; under Nsight Systems, return the script's
-    exit status.
+    """Become the script's process, without returning.
+
+    Under Nsight Systems, return the script's exit status.
 
     Raises:
         UsageError: the script does not exist.
@@ -87,9 +88,7 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
-    """Run the script under Nsight Systems, write the run from its recording, and return the
-    script's exit status.
-    """
+    """Run the script under Nsight Systems, write the run, and return the exit status."""
     nsys.nsys_path()
     with temporary_folder() as folder:
         lifeline = nsys.Lifeline(folder / LIFELINE)
@@ -104,8 +103,9 @@ def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
 
 
 def _forwarding(command: Sequence[str], pid: Path) -> int:
-    """Run ``command`` and return its exit status; meanwhile forward signals to the script, whose
-    process id is in the file ``pid``.
+    """Run ``command``, forward signals to the script, and return the exit status.
+
+    The script's process id is in the file ``pid``.
 
     The command has a process group of its own, so each signal reaches the script once.
 
@@ -139,7 +139,7 @@ def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
     from lstmprof.capture.captured_run import written
     from lstmprof.capture.own.session import show_verdict
 
-    if not nsys.was_measured(folder):
+    if not (folder / RESULT).exists():
         return  # the script's process has reported why
     report("exporting the nsys recording")
     nsys.export(folder)

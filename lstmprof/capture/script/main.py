@@ -15,9 +15,7 @@ PID = "pid"
 
 
 def main() -> None:
-    """Run and measure the script of the request in the file ``sys.argv[1]``; end with the script's
-    status.
-    """
+    """Run and measure the script of the request in ``sys.argv[1]``; end with its status."""
     here = os.path.dirname(os.path.abspath(__file__))
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # this folder
@@ -33,9 +31,7 @@ def main() -> None:
 
 
 def watch(path: str) -> None:
-    """Measure the steps of this process, which multiprocessing started, by the request at
-    ``path``.
-    """
+    """Measure this process, which multiprocessing started, by the request at ``path``."""
     _watched(_request(path))
 
 
@@ -51,8 +47,7 @@ def _request(path: str) -> Any:
 
 
 def _watched(request: Any) -> Any:
-    """Watch the script from now on, and return its steps (``Steps``). If lstmprof fails, the script
-    runs unwatched."""
+    """Watch the script, and return its steps; if lstmprof fails, the script runs unwatched."""
     from lstmprof.capture.script.steps import Steps
 
     try:
@@ -67,10 +62,9 @@ def _watched(request: Any) -> Any:
 
 
 def _follow_launcher(folder: str) -> None:
-    """Write the id of this process to ``folder``, so that the launcher can send signals, and end if
-    the launcher ends.
+    """Write this process's id to ``folder`` for signals, and end if the launcher ends.
 
-    Necessary because Nsight Systems, not the launcher, starts this process.
+    Nsight Systems, not the launcher, starts this process.
     """
     from lstmprof.capture.request import LIFELINE
     from lstmprof.capture.worker import host

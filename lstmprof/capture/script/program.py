@@ -50,7 +50,8 @@ def run(request: ScriptRequest, steps: Steps) -> None:
         steps.exit_code = stop.code
         raise
     except BaseException as error:
-        error.__traceback__ = _without_own(error.__traceback__)
+        trace = error.__traceback__
+        error.__traceback__ = trace and trace.tb_next  # without the frame of this function
         _end_by(error)
 
 
@@ -67,19 +68,13 @@ def _end_by(error: BaseException) -> NoReturn:
     raise SystemExit(1) from None
 
 
-def _without_own(trace: Optional[types.TracebackType]) -> Optional[types.TracebackType]:
-    """Return ``trace`` without its outermost frame, which is this module's."""
-    return None if trace is None else trace.tb_next
-
-
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:
-    """Return the code of the script or module; set ``module``, ``sys.argv`` and ``sys.path`` for
-    it.
-    """
+    """Return the script's or module's code; set ``module``, ``sys.argv``, ``sys.path`` for it."""
     place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
-    marked = step_function_in_main(request.step_function)
+    elsewhere, name = placed(request.step_function)
+    marked = name if elsewhere is None else None
     if marked is None and code is not None:
         return code
     tree = ast.parse(source, place)
@@ -125,12 +120,6 @@ def _spec_of(name: str) -> Any:
     return spec
 
 
-def step_function_in_main(step_function: Optional[str]) -> Optional[str]:
-    """Return the name of the step function if it is in the script itself, else None."""
-    place, name = placed(step_function)
-    return name if place is None else None
-
-
 def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
     """Return (module, name) of ``module:name``; the module is None for the script itself."""
     if not step_function:
@@ -140,8 +129,7 @@ def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Decorate all functions called ``name`` in ``tree`` with ``DECORATOR``; return how many there
-    are.
+    """Decorate all functions called ``name`` in ``tree`` with ``DECORATOR``; return their number.
 
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """
@@ -170,8 +158,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make each call of the function ``name`` of ``module`` a step; return how many functions were
-    found: 0 or 1."""
+    """Make calls of the function ``name`` of ``module`` steps; return how many exist, 0 or 1."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

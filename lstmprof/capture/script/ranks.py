@@ -56,9 +56,7 @@ def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
 
 
 def rank_of_process() -> Optional[Rank]:
-    """Return (rank, number of ranks) of this process from torch.distributed, else from environment
-    variables; None for a single process.
-    """
+    """Return this process's (rank, number of ranks); None for a single process."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         size = distributed.get_world_size()
@@ -80,9 +78,7 @@ class Job:
         self.folder = request.parts or _folder(request.place, self.launched)
 
     def rank(self) -> Optional[Rank]:
-        """Return (rank, number of ranks) if this process writes a part of the run; None if it
-        writes the run itself.
-        """
+        """Return (rank, number of ranks) if this process writes a part of the run, else None."""
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def part_folder(self, rank: Rank) -> str:
@@ -102,9 +98,7 @@ class Job:
                 pass
 
     def parts(self) -> List[str]:
-        """Return the folders of the parts, after waiting until all ranks that a launcher started
-        have ended.
-        """
+        """Wait until all ranks that a launcher started have ended; return the parts' folders."""
         until_s = time.monotonic() + _WAIT_S
         pattern = os.path.join(glob.escape(self.folder), _PART + "*")
         while self.launched and len(glob.glob(pattern)) < self.launched[1]:
@@ -120,8 +114,7 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return module name -> function that changes this module so that the processes it starts
-        are measured.
+        """Return module name -> function that lets the module's processes be measured.
 
         Processes are only changed while ``wanted()`` is true. ``safely`` calls a function and
         catches its errors.
@@ -161,9 +154,7 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Return the command of a launcher's training process, changed so that the process is
-        measured; None for other commands.
-        """
+        """Return a launcher's training command, changed to be measured; None for others."""
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
         if parsed is None:
@@ -180,9 +171,7 @@ class Job:
         return [*python, _main(), _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Return the command of a process of multiprocessing, changed so that the process is
-        measured from its start.
-        """
+        """Return the command of a multiprocessing process, changed to be measured."""
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"
@@ -208,8 +197,9 @@ def _folder(place: str, launched: Optional[Rank]) -> str:
 
 
 def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[str]]]:
-    """Return (interpreter and its options, whether it runs a module, script or module, arguments)
-    of a command that runs Python; None for other commands.
+    """Return (python with its options, is a module, script or module, arguments) of a command.
+
+    Return None for commands that run no Python script or module.
     """
     words = [os.fspath(word) for word in args]
     if not words or not _PYTHON.fullmatch(os.path.basename(words[0])):
@@ -232,9 +222,7 @@ def _main() -> str:
 
 
 def _written(request: ScriptRequest) -> str:
-    """Write the request to a file in a new folder, which the process that reads it removes; return
-    its path.
-    """
+    """Write the request to a file in a new folder, which the reader removes; return its path."""
     path = os.path.join(tempfile.mkdtemp(prefix="lstmprof-"), "request.json")
     with open(path, "w", encoding="utf-8") as file:
         file.write(request.to_json())

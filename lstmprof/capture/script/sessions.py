@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
@@ -11,7 +10,7 @@ from typing import Any, Callable, Dict, Optional
 from lstmprof.capture.own.passes import StepPasses
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.own.watch import Watch
-from lstmprof.capture.request import NSYS, RESULT, ScriptRequest
+from lstmprof.capture.request import NSYS, ScriptRequest
 from lstmprof.capture.script.ranks import Rank
 from lstmprof.capture.worker.profilers import NsysProfiler, framework_of, profiler_of
 
@@ -63,8 +62,7 @@ def session_of(
 
 
 class _RankSession(Session):
-    """The session of one rank: it leaves its part of the run in a folder, and another process joins
-    the parts.
+    """The session of one rank, which leaves a part of the run for another process to join.
 
     Ranks measure the same steps, so no pass depends on a clock.
     """
@@ -77,11 +75,9 @@ class _RankSession(Session):
         self._request, self._rank = request, rank
 
     def _written(self, passes: StepPasses) -> None:
-        result = self._result(passes)
-        result.update(rank=self._rank[0], ranks=self._rank[1], force=self._request.force)
-        result["place"] = str(Path(self._request.place).resolve())
-        with open(os.path.join(passes.folder, RESULT), "w", encoding="utf-8") as file:
-            json.dump(result, file)
+        place = str(Path(self._request.place).resolve())
+        own = {"rank": self._rank[0], "place": place, "force": self._request.force}
+        self._leave_result(passes, passes.folder, **own)
         os.rename(passes.folder, str(self.place))
 
 
@@ -93,5 +89,4 @@ class _ByNsys(Session):
         self._folder = folder
 
     def _written(self, passes: StepPasses) -> None:
-        with open(os.path.join(self._folder, RESULT), "w", encoding="utf-8") as file:
-            json.dump(self._result(passes), file)
+        self._leave_result(passes, self._folder)

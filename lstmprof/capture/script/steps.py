@@ -35,11 +35,6 @@ _CHANGE = "if that is wrong, name the function that runs one step with --step-fu
 Key = Union[int, str]
 
 
-def rank(source: str) -> int:
-    """Return how reliably ``source`` shows steps; higher is better."""
-    return SOURCES[source]
-
-
 class Steps:
     """Turns the calls that finders report into steps of a session.
 
@@ -66,17 +61,12 @@ class Steps:
         self._calls: List[Key] = []
         self._who: Dict[Key, Any] = {}
         self._last: Optional[Key] = None
-        self._over = False
+        self.over = False  # whether no further step will be measured
 
     @property
     def profiling(self) -> bool:
         """Return whether a profiled step of this thread is running."""
         return self.session is not None and self.session.profiling and self.here
-
-    @property
-    def over(self) -> bool:
-        """Return whether no further step will be measured."""
-        return self._over
 
     @property
     def observed(self) -> int:
@@ -93,7 +83,7 @@ class Steps:
         try:
             return do(*args)
         except Exception as error:
-            self._over = True
+            self.over = True
             self._failed(error)
             return None
 
@@ -102,9 +92,7 @@ class Steps:
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:
-        """Begin a step that ``source`` saw begin: a batch of Keras, or a call of the step
-        function.
-        """
+        """Begin a step that ``source`` saw: a batch of Keras, or a call of the step function."""
         self.safely(self._begins, source)
 
     def _begins(self, source: str) -> None:
@@ -131,16 +119,18 @@ class Steps:
             return
         self.session.step_end(outcome)
         if self.session.measured:
-            self._over = True
+            self.over = True
             self._measured()
         elif follows:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
         """Return whether steps of ``source`` may be measured now, in this process and thread."""
-        if self._over or not self.here:
+        if self.over or not self.here:
             return False
-        return self.source in (None, source) or rank(source) > rank(self.source or source)
+        if self.source is None or source == self.source:
+            return True
+        return SOURCES[source] > SOURCES[self.source]
 
     def _take(self, source: str) -> bool:
         """Return whether steps of ``source`` count; if they do, it becomes the current source."""
@@ -153,7 +143,7 @@ class Steps:
 
     def _make(self, source: str) -> None:
         self.session = self._begin(source)
-        self._over = self.session is None
+        self.over = self.session is None
 
     def _is_last(self, who: Any) -> bool:
         """Return whether ``who`` ends a step; False while candidates are observed."""
@@ -196,8 +186,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest candidate in ``calls``; if several are
-    equally rare, the last of them.
+    """Return the candidate that ends a step: the rarest in ``calls``, or the last of the rarest.
 
     ``calls`` are the observed calls in order. The last round of calls may be incomplete, so counts
     that differ by one are equal. The last candidate is the one whose first call came last.

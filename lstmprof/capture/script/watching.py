@@ -57,9 +57,8 @@ class Watching:
         self.steps.safely(self._install)
 
     def _install(self) -> None:
-        attach = finders.attachments(
-            self.request, self.steps, self._optimizing, self.facts, self.sizes
-        )
+        optimizing = functools.partial(self.steps.safely, self._optimize)
+        attach = finders.attachments(self.request, self.steps, optimizing, self.facts, self.sizes)
         attach.update(self.job.attachments(lambda: self.session is None, self.steps.safely))
         attach["multiprocessing.util"] = self._watch_forks
         if self.request.watch:
@@ -98,9 +97,7 @@ class Watching:
         util.register_after_fork(self, forked)
 
     def report(self, line: str) -> None:
-        """Keep a line until the script has ended, because it would cut through a progress bar
-        now.
-        """
+        """Keep a line until the script has ended; now it would cut through a progress bar."""
         self._lines.append(one_line(line))
 
     def _print(self) -> None:
@@ -133,9 +130,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Create and begin the session at the first step, which ``source`` saw. Return it, or None
-        if it cannot begin.
-        """
+        """Begin the session at the first step, which ``source`` saw; return None if it cannot."""
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -160,9 +155,6 @@ class Watching:
     def _phase(self, name: str) -> ContextManager[Any]:
         phase: ContextManager[Any] = self.session.phase(name)
         return phase
-
-    def _optimizing(self, begins: bool) -> None:
-        self.steps.safely(self._optimize, begins)
 
     def _optimize(self, begins: bool) -> None:
         if self._ranges is None or not self.steps.profiling:
@@ -317,8 +309,9 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """For a module in ``attach``, return the spec that other finders find, with a loader that
-        calls the module's function. Return None for other modules.
+        """Return the spec of a module in ``attach``, with a loader that calls its function.
+
+        Return None for other modules.
         """
         attach = self._attach.pop(name, None)
         if attach is None:

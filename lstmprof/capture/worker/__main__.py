@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
@@ -32,6 +32,7 @@ from lstmprof.capture.worker import (
     users_file,
 )
 from lstmprof.capture.worker.counters import CpuCounters
+from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.worker.metadata import TwoPasses, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 from lstmprof.implementations import Implementation, version_numbers
@@ -140,10 +141,17 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         _leave_out(request.row)
     loop = loops.loop_of(request.row)
     gc.freeze()  # imported objects are permanent, so garbage collection need not scan them
-    _refuse_version(request)
+    lacks = request.row.lacks(getattr(sys.modules.get(framework), "__version__", None))
+    if lacks:
+        raise CaptureError(lacks, "choose another version with --with or --versions")
     device = loop.device_of(request.device)
-    _refuse_unless_possible(dataclasses.replace(request, device=device))
-    cpus = _settled_cpus(device, request.threads, cpus, request.cpus)
+    refused = refusal(dataclasses.replace(request, device=device))
+    if refused:
+        raise CaptureError(
+            refused, "choose another --device; 'lstmprof list' shows what each supports"
+        )
+    if device == "cpu" and request.threads is None:  # ``auto`` did not mean a GPU
+        cpus = host.take_cpus(1, request.cpus)
     loop.set_threads(host.thread_count())
     agrees = _computes_workload(request, device, report)
     trainer = loop.Trainer(request, device)
@@ -153,6 +161,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     request_info, ran_on = request_facts(request), worker_facts(trainer.recorder, cpus)
     pass_columns = pass_facts(passes, request)
     pass_columns["sampling"] = witness and witness.facts(request)
+    pass_columns["script_lines"] = _lines(trainer, request)
     pass_columns["agrees_with_reference"] = agrees
     pass_columns["peaks"] = peaks.facts(request, loop, device, report)
     return {
@@ -182,23 +191,6 @@ def _computes_workload(request: CaptureRequest, device: str, report: Report) -> 
     )
 
 
-def _refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error if the device (``auto`` is known only here) is not supported."""
-    refused = refusal(request)
-    if refused:
-        raise CaptureError(
-            refused, "choose another --device; 'lstmprof list' shows what each supports"
-        )
-
-
-def _refuse_version(request: CaptureRequest) -> None:
-    """Raise an error if the imported version cannot do what is requested."""
-    framework = sys.modules.get(request.row.framework)
-    lacks = request.row.lacks(getattr(framework, "__version__", None))
-    if lacks:
-        raise CaptureError(lacks, "choose another version with --with or --versions")
-
-
 def run_passes(
     trainer: Any,
     request: CaptureRequest,
@@ -218,7 +210,9 @@ def run_passes(
     # the energy of the CPUs would include other workers that take turns, so it is not read
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
-    first, rest = _shares(request)
+    most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
+    whole = timing.Quota(request.iterations, most_ns)
+    first, rest = whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
     profiled = profiling.Profiled([], [], [], None)
 
     # the implementation's usual warm-up steps may be too short to raise a GPU's clocks
@@ -256,13 +250,6 @@ def run_passes(
     return TwoPasses(rows, cost, profiled)
 
 
-def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
-    """Return (quota of timed iterations before the profile, quota after it)."""
-    most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
-    whole = timing.Quota(request.iterations, most_ns)
-    return whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
-
-
 def _sampled(
     trainer: Any, request: CaptureRequest, folder: str, report: Report
 ) -> Optional[sampling.Sampled]:
@@ -276,6 +263,18 @@ def _sampled(
     if witness.reason:
         report("no samples: " + witness.reason)
     return witness
+
+
+def _lines(trainer: Any, request: CaptureRequest) -> Optional[List[Dict[str, Any]]]:
+    """Return the lines of the user's file on which its steps spend time; None without a file."""
+    if request.file is None:
+        return None
+    sampler, began_ns = LineSampler(), time.perf_counter_ns()
+    with sampler.looking():
+        while sampler.steps < MOST_STEPS and time.perf_counter_ns() - began_ns < MOST_NS:
+            with sampler.in_step():
+                trainer.step(profiling.no_ranges)
+    return sampler.lines()
 
 
 def _take_cpus(request: CaptureRequest) -> Cpus:
@@ -308,8 +307,9 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
 
 
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
-    """Return whether XLA would replay parts of the step as CUDA graphs, whose kernels have no
-    names.
+    """Return whether XLA would replay parts of the step as CUDA graphs.
+
+    Their kernels have no names.
 
     While a profiler is on, XLA runs such parts kernel by kernel, so the profiled step would differ
     from the timed one.
@@ -323,13 +323,6 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
         return version_numbers(metadata.version(package)) >= since
     except ImportError:  # the package is not installed either
         return False
-
-
-def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:
-    """Return the CPUs, now that the device is known: one if ``auto`` did not mean a GPU."""
-    if device == "cpu" and threads is None:
-        return host.take_cpus(1, given)
-    return cpus
 
 
 def explained(error: Exception, era: str = "") -> List[str]:

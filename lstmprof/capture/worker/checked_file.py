@@ -85,6 +85,8 @@ def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, f
         inputs = inputs.swapaxes(0, 1)
     laid = Batch(np.ascontiguousarray(inputs), batch.targets, batch.lengths)
     loss, outputs, gradients = file.first_step(network, workload, laid, device)
+    if workload.every_step and not file.TIME_MAJOR:
+        outputs = outputs.swapaxes(0, 1)
     shared = _summed(gradients, element_numbers, workload)
     errors = {"loss": _error(loss, right.loss), "output": _error(outputs, right.outputs)}
     for name, gradient in right.gradients.items():
@@ -98,8 +100,9 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return one array per parameter with the numbers of the shared elements that it holds; 0 for
-    others.
+    """Return one array per parameter with the numbers of the shared elements that it holds.
+
+    0 stands for other elements.
 
     A number is negative if the parameter holds the element with the opposite sign. The arrays are
     in the order of the parameters, because Keras may name parameters differently in every network.

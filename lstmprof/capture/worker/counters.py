@@ -16,6 +16,8 @@ import struct
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from lstmprof.capture.worker import host
+
 #: Number of the system call perf_event_open, by machine (unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 #: From perf_event.h: event types, three generic events, bits of read_format and of the attributes.
@@ -107,15 +109,8 @@ def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
 def _processor() -> Tuple[str, int, int]:
     """Return (vendor, family, model) of the first CPU; unknown values are empty or 0."""
     fields: Dict[str, str] = {}
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                key, _, value = line.partition(":")
-                fields.setdefault(key.strip(), value.strip())
-                if not line.strip():
-                    break
-    except OSError:
-        pass
+    for name, value in host.fields_of("/proc/cpuinfo"):
+        fields.setdefault(name, value)
     return (
         fields.get("vendor_id", ""),
         int(fields.get("cpu family", 0)),
@@ -164,8 +159,4 @@ def _explained(fault: OSError) -> str:
 
 
 def _paranoid() -> str:
-    try:
-        with open(PARANOID, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return "unknown"
+    return (host.text_of(PARANOID) or "unknown").strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
 import os
@@ -11,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from lstmprof.errors import CaptureError
 
@@ -92,65 +93,56 @@ def denormals_flushed() -> bool:
 
 def hardware() -> Dict[str, Any]:
     """Return the facts about the host's processor, memory and system; unknown ones are None."""
+    models = [value for name, value in fields_of("/proc/cpuinfo") if name == "model name"]
+    total = dict(fields_of("/proc/meminfo")).get("MemTotal")
+    governor = text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     return {
-        "cpu_model": _field("/proc/cpuinfo", "model name") or platform.processor() or None,
+        "cpu_model": next(iter(models), "") or platform.processor() or None,
         "cores": os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": int(total.split()[0]) * 1024 if total else None,
         "system": platform.platform(),
-        "cpu_governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "cpu_governor": (governor or "").strip() or None,
     }
 
 
-def _first_line(path: str) -> Optional[str]:
+def text_of(path: str) -> Optional[str]:
+    """Return the text of a file of the system; None if it cannot be read."""
     try:
-        with open(path, encoding="utf-8") as lines:
-            return lines.readline().strip() or None
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
     except OSError:
         return None
 
 
-def _field(path: str, name: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8") as lines:
-            for line in lines:
-                key, _, value = line.partition(":")
-                if key.strip() == name:
-                    return value.strip()
-    except OSError:
-        pass
-    return None
-
-
-def _memory_bytes() -> Optional[int]:
-    total = _field("/proc/meminfo", "MemTotal")
-    return int(total.split()[0]) * 1024 if total else None
+def fields_of(path: str) -> Iterator[Tuple[str, str]]:
+    """Yield (name, value) of each line ``name: value`` of a file of the system."""
+    for line in (text_of(path) or "").splitlines():
+        name, _, value = line.partition(":")
+        yield name.strip(), value.strip()
 
 
 def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") -> Optional[int]:
     """Return the size of the first CPU's largest cache; None if unknown."""
-    sizes = [_first_line(path) or "" for path in glob.glob(os.path.join(place, "index*", "size"))]
-    return max([int(s[:-1]) * 1024 for s in sizes if re.match(r"\d+K\Z", s)], default=None)
+    paths = glob.glob(os.path.join(place, "index*", "size"))
+    sizes = [re.match(r"(\d+)K$", text_of(path) or "") for path in paths]
+    return max([int(size.group(1)) * 1024 for size in sizes if size], default=None)
 
 
 def clock_mhz(cpus: List[int]) -> Optional[float]:
     """Return the mean of the current clocks of ``cpus`` in MHz; None if Linux shows none."""
     place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-    khz = [_first_line(place.format(cpu)) for cpu in cpus]
+    khz = [text_of(place.format(cpu)) for cpu in cpus]
     clocks = [int(text) / 1000 for text in khz if text] or _clocks_of_x86(cpus)
     return round(sum(clocks) / len(clocks), 1) if clocks else None
 
 
 def _clocks_of_x86(cpus: List[int]) -> List[float]:
     clocks, processor = [], None
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                key, _, value = line.partition(":")
-                processor = int(value) if key.strip() == "processor" else processor
-                if key.strip() == "cpu MHz" and processor in cpus:
-                    clocks.append(float(value))
-    except (OSError, ValueError):
-        pass
+    with contextlib.suppress(ValueError):
+        for name, value in fields_of("/proc/cpuinfo"):
+            processor = int(value) if name == "processor" else processor
+            if name == "cpu MHz" and processor in cpus:
+                clocks.append(float(value))
     return clocks
 
 
@@ -232,13 +224,9 @@ def idlest(allowed: List[int], count: int) -> List[int]:
 def _busy_ticks() -> Dict[int, int]:
     """Return the busy clock ticks of each CPU since boot (/proc/stat); empty if unknown."""
     ticks: Dict[int, int] = {}
-    try:
-        with open("/proc/stat", encoding="ascii") as lines:
-            for line in lines:
-                name, *counts = line.split()
-                if name.startswith("cpu") and name != "cpu":
-                    user, nice, system, _idle, _wait, *interrupts = map(int, counts[:8])
-                    ticks[int(name[3:])] = user + nice + system + sum(interrupts)
-    except OSError:
-        pass
+    for line in (text_of("/proc/stat") or "").splitlines():
+        name, *counts = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            user, nice, system, _idle, _wait, *interrupts = map(int, counts[:8])
+            ticks[int(name[3:])] = user + nice + system + sum(interrupts)
     return ticks

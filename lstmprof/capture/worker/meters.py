@@ -1,5 +1,4 @@
-"""Measure energy and threads of the timing pass, the state of the GPU, and counts of profiled
-steps.
+"""Measure the energy of timed steps, counts of profiled steps, threads and the GPU's state.
 
 Energy is the difference of two readings of hardware counters: RAPL's for CPU packages, through
 Linux's powercap (on many systems only root can read it), and NVML's total energy of a GPU (Volta

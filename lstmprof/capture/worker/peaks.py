@@ -1,5 +1,4 @@
-"""Measure the device's peak rates in this process: FLOP/s of a large matmul, bytes/s of a large
-copy.
+"""Measure the device's peak rates: FLOP/s of a large matmul, bytes/s of a large copy.
 
 Both are measured after the timed and profiled steps, with the same threads and the run's precision.
 The matmul is the framework's; if the framework has several libraries for it, the fastest counts. On

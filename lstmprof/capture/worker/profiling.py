@@ -158,8 +158,7 @@ THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the step numbers of the discarded session: at least ``steps``, and more until
-    THROWAWAY_NS.
+    """Yield the discarded session's step numbers: ``steps``, and more until THROWAWAY_NS.
 
     There are at most THROWAWAY_STEPS more than ``steps``; after so many, short steps are warm, too.
     """

@@ -71,8 +71,7 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run ``step`` repeatedly while the sampler of ``request`` observes; write the stacks to
-    ``folder``.
+    """Run ``step`` while the sampler of ``request`` observes; write stacks to ``folder``.
 
     The sampler is searched on ``PATH``.
     """
@@ -116,7 +115,9 @@ def _stepped(
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
-        _give_back_cpus(sampler.pid)
+        # the sampler may use all CPUs, not only the worker's; it may have ended meanwhile
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(sampler.pid, os.sched_getaffinity(os.getppid()))
         steps, deadline = 0, time.monotonic() + patience_s
         while sampler.poll() is None and time.monotonic() < deadline:
             step()
@@ -125,13 +126,6 @@ def _stepped(
         sampler.kill()
         sampler.wait()
     return steps, sampler.returncode
-
-
-def _give_back_cpus(pid: int) -> None:
-    """Let process ``pid`` use all CPUs of this process's parent, not only the worker's."""
-    # the sampler has ended, or lacks permission and shares the worker's CPUs
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(pid, os.sched_getaffinity(os.getppid()))
 
 
 def _name_generated_code(stacks: str, map_path: str) -> None:

@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
-from lstmprof.capture.worker.host import THREAD_VARIABLES
+from lstmprof.capture.worker import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
 #: Prefixes of environment variables that may influence a step: thread pools and BLAS, oneDNN,
@@ -33,7 +33,7 @@ PREFIXES = (
 #: anyway; GPUs, hidden from CPU runs; a folder that changes every time; and the names of generated
 #: code, which change no step.
 SET_BY_CAPTURE = (
-    *THREAD_VARIABLES,
+    *host.THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
     "TORCHINDUCTOR_CACHE_DIR",
     *NAME_GENERATED_CODE,
@@ -56,16 +56,22 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     """
     import gc
 
+    # since Python 3.12, which has room for six tools
+    monitoring: Any = getattr(sys, "monitoring", None)
+    tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
+    mapped = host.text_of("/proc/self/maps")
     return dict(
         of_framework,
         flush_to_zero=_vanishes(SMALLEST_NORMAL, 0.5),
         denormals_are_zero=_vanishes(DENORMAL, 2.0**40),
         gc_enabled=gc.isenabled(),
-        python_traced=_traced(),
-        allocator=allocator(_mapped_files()),
+        python_traced=bool(sys.gettrace() or sys.getprofile() or any(tools)),
+        allocator=allocator(
+            None if mapped is None else re.findall(r" (/\S+)$", mapped, re.MULTILINE)
+        ),
         nice=os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else None,
-        transparent_huge_pages=chosen(_text(HUGE_PAGES)),
-        cpu_quota=cpu_quota(CGROUPS, _text("/proc/self/cgroup") or ""),
+        transparent_huge_pages=chosen(host.text_of(HUGE_PAGES)),
+        cpu_quota=cpu_quota(CGROUPS, host.text_of("/proc/self/cgroup") or ""),
         environment=environment(dict(os.environ)),
     )
 
@@ -86,8 +92,7 @@ def tried() -> Any:
 
 
 def denormals(doubled: Any) -> str:
-    """Return what a framework did to denormals: ``kept``, ``flushed``, or ``both`` if its threads
-    differ.
+    """Return what a framework did to denormals: ``kept``, ``flushed`` or ``both``.
 
     ``doubled`` is the framework's result for ``tried()``.
     """
@@ -108,13 +113,6 @@ def environment(variables: Dict[str, str]) -> Dict[str, str]:
     }
 
 
-def _traced() -> bool:
-    # since Python 3.12, which has room for six tools
-    monitoring: Any = getattr(sys, "monitoring", None)
-    tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
-    return bool(sys.gettrace() or sys.getprofile() or any(tools))
-
-
 def allocator(files: Optional[List[str]]) -> Optional[str]:
     """Return the name of the malloc in use, from the mapped files; None if unknown."""
     if files is None:
@@ -124,11 +122,6 @@ def allocator(files: Optional[List[str]]) -> Optional[str]:
         if any(part in base for base in bases):
             return name
     return "musl" if any("ld-musl" in base for base in bases) else "glibc"
-
-
-def _mapped_files() -> Optional[List[str]]:
-    text = _text("/proc/self/maps")
-    return None if text is None else re.findall(r" (/\S+)$", text, re.MULTILINE)
 
 
 def chosen(text: Optional[str]) -> Optional[str]:
@@ -165,17 +158,9 @@ def _upwards(root: str, path: str) -> List[str]:
 
 def _limit(place: str) -> List[float]:
     """Return [number of CPUs] allowed by a cgroup's folder (version 1 or 2), or []."""
-    words = (_text(os.path.join(place, "cpu.max")) or "").split()
+    words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        words = [(_text(os.path.join(place, name)) or "").strip() for name in names]
+        words = [(host.text_of(os.path.join(place, name)) or "").strip() for name in names]
     numbers = [int(word) for word in words if re.match(r"\d+\Z", word)]
     return [numbers[0] / numbers[1]] if len(numbers) == 2 and all(numbers) else []
-
-
-def _text(path: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None

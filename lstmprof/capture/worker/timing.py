@@ -42,8 +42,7 @@ MOST_OF_TURN = 100
 
 
 class Iteration(NamedTuple):
-    """One row of timings.parquet; a tuple, because a frozen dataclass takes five times as long to
-    create.
+    """One row of timings.parquet, a tuple: a frozen dataclass takes five times as long to make.
 
     ``after_profile``: the iteration came after the round's profile. ``turn``: number of the
     worker's turn (``shared``). ``waiting`` is recorded only for the user's own code, whose threads
@@ -81,13 +80,11 @@ class Quota:
 
     def halves(self) -> Tuple[Quota, Quota]:
         """Divide iterations and time into those before a profile (an odd one more) and after it."""
+        half_ns = None if self.most_ns is None else self.most_ns // 2
         return (
-            Quota(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
-            Quota(self.iterations // 2, self._half_ns(), self.least // 2),
+            Quota(-(-self.iterations // 2), half_ns, -(-self.least // 2)),
+            Quota(self.iterations // 2, half_ns, self.least // 2),
         )
-
-    def _half_ns(self) -> Optional[int]:
-        return None if self.most_ns is None else self.most_ns // 2
 
 
 def timed(
@@ -132,8 +129,7 @@ def timed(
 def warmed(
     loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
 ) -> List[Iteration]:
-    """Run ``count`` warm-up steps, and more until ``least_ns`` nanoseconds after the first step;
-    return one row for each.
+    """Run ``count`` warm-up steps, and more until ``least_ns`` have passed; return their rows.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -154,8 +150,9 @@ def shared(
     clock: Clock,
     first: int = 0,
 ) -> List[Iteration]:
-    """Run the iterations of ``share``; return their rows. If ``turn`` is given, it is called to
-    wait for each turn.
+    """Run the iterations of ``share``; return their rows.
+
+    If ``turn`` is given, it is called to wait for each turn.
 
     A turn has one iteration, and further ones that begin within TURN_NS. If there are several, the
     first is not counted, because other workers have changed the caches. Turns are numbered from
@@ -201,8 +198,7 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Freeze all live objects, so that the garbage collector ignores them, and disable the
-    collector.
+    """Freeze all live objects for the garbage collector, and disable the collector.
 
     At the end the objects are unfrozen, and the collector is enabled again if it was before.
     """

@@ -19,6 +19,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from lstmprof.capture.worker.host import text_of
+
 try:
     import resource
 except ImportError:  # no Unix
@@ -89,8 +91,7 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """A reading of waiting times: CPU time of the calling thread, and folder -> thread -> time
-    waited.
+    """A reading of waiting times: the caller's CPU time, and folder -> thread -> time waited.
 
     Each folder in /proc has the threads of one process.
     """
@@ -99,7 +100,7 @@ class ThreadWaits(NamedTuple):
     waited_ns: Dict[str, Dict[str, int]]
 
 
-def _this_thread() -> Optional[int]:
+def this_thread() -> Optional[int]:
     """Return the system's id of the calling thread; None if /proc does not show it."""
     try:
         return int(os.path.basename(os.readlink("/proc/thread-self")))
@@ -108,13 +109,14 @@ def _this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Return how long each thread of this process and of its children has waited for a CPU so far;
-    None if the kernel does not count it.
+    """Return how long each thread of this process and its children has waited for a CPU.
+
+    Return None if the kernel does not count it.
 
     The calling thread is read last, or first if the measured time ``ends`` here, because it may
     lose its CPU while the others are read.
     """
-    this = _this_thread()
+    this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
     by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
@@ -124,6 +126,22 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
         return None
     by_folder[_TASKS][str(this)] = own_ns
     return ThreadWaits(cpu_ns, by_folder)
+
+
+def active_ns(thread: Optional[int]) -> Optional[int]:
+    """Return for how long a thread of this process has run or waited for a CPU so far.
+
+    Return None if the kernel does not count it.
+    """
+    waited_ns = _waited_of(os.path.join(_TASKS, str(thread), "schedstat"))
+    if thread is None or waited_ns is None:
+        return None
+    return time.clock_gettime_ns(_clock_of(thread)) + waited_ns
+
+
+def _clock_of(thread: int) -> int:
+    """Return the number of the clock that counts a thread's CPU time."""
+    return ~thread << 3 | _PER_THREAD_SCHED
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
@@ -145,7 +163,7 @@ def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits])
         began = before.waited_ns.get(folder, {})
         more[folder] = {name: ns - began.get(name, 0) for name, ns in waits.items()}
     others = more.pop(_TASKS)
-    own = others.pop(str(_this_thread()))
+    own = others.pop(str(this_thread()))
     children_ns = sum(sum(some.values()) for some in more.values())
     return Waiting(after.cpu_ns - before.cpu_ns, own, sum(others.values()), children_ns)
 
@@ -175,24 +193,16 @@ def times() -> Optional[Readings]:
     readings = {}
     for thread in threads:
         try:
-            cpu_ns = time.clock_gettime_ns(~thread << 3 | _PER_THREAD_SCHED)
+            cpu_ns = time.clock_gettime_ns(_clock_of(thread))
         except OSError:  # the thread has ended meanwhile
             continue
-        readings[thread] = Times(cpu_ns, _waited_ns(thread))
+        words = _text(thread, "schedstat").split()
+        readings[thread] = Times(cpu_ns, int(words[1]) if len(words) == 3 else None)
     return readings
 
 
-def _waited_ns(thread: int) -> Optional[int]:
-    words = _text(thread, "schedstat").split()
-    return int(words[1]) if len(words) == 3 else None
-
-
 def _text(thread: int, file: str) -> str:
-    try:
-        with open(os.path.join(_TASKS, str(thread), file), encoding="utf-8") as lines:
-            return lines.read().strip()
-    except OSError:
-        return ""
+    return (text_of(os.path.join(_TASKS, str(thread), file)) or "").strip()
 
 
 def _allowed(status: str) -> Optional[str]:

@@ -36,8 +36,7 @@ from lstmprof.errors import CaptureError, one_line
 from lstmprof.workloads import Workload
 
 Arrays = Dict[str, Any]
-#: (loss, outputs, gradients by the file's own names) of one step. Outputs of every time step are
-#: (time, batch, classes).
+#: (loss, outputs in the file's layout, gradients by the file's own names) of one step.
 Step = Tuple[float, Any, Arrays]
 
 #: Seed for weights that ``build`` initialises itself.

@@ -37,7 +37,7 @@ _ROUGH = 2.0
 #: Kinds of time that recurrent layers never cause.
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
-    *(causes.CTC, causes.QUEUE),
+    *(causes.CTC, causes.QUEUE, causes.WAITING),
 )
 #: Recurrent layers explain Python or unrecorded time if they take at least this share of that time.
 #: Chosen by hand.

@@ -24,7 +24,7 @@ RUNTIME, CPU_OP = "runtime", "CPU op"
 SYNC, CAST, COPY, GEMM, MEMORY = "sync", "cast", "copy", "matmul", "elementwise"
 INPUT, COMPILE, ALLOCATION, START = "input", "compile", "allocation", "initialisation"
 EMBEDDING, COLLECTIVE, CTC, QUEUE = "embedding", "communication", "CTC", "queued"
-SLOWER, RANGE = "slower calls", "ranges"
+SLOWER, RANGE, WAITING = "slower calls", "ranges", "waiting"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
 
 #: A description of each kind of time.
@@ -34,6 +34,7 @@ KINDS = {
     CPU_OP: "ops that compute on the CPU",
     DISPATCH: "dispatch in the framework",
     PYTHON: "Python between ops",
+    WAITING: "waits of the script",
     SYNC: "synchronisation",
     CAST: "casts",
     COPY: "copies",
@@ -162,6 +163,12 @@ RULES = (
         DISPATCH,
         lambda c, run: c.state == "busy" and c.tiny and not run.on_device,
         "a CPU op so short that most of its time is the call",
+    ),
+    Rule(
+        WAITING,
+        lambda c, run: c.waits,
+        "time between ops in which a line of the script waits: it sleeps, or waits for a lock, a "
+        "queue, a file or another process (lstmprof run)",
     ),
     Rule(
         UNRECORDED,

@@ -335,14 +335,18 @@ AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Return both profiles; contributors that are slower calls have ``slower`` set."""
-    names = slower_names(fast, slow)
-    return _marked(fast, names), _marked(slow, names)
+    """Return both profiles; contributors that are slower calls have ``slower`` set.
+
+    If one run does not show for how long its script waited, these waits count as Python in both.
+    """
+    names, waits = slower_names(fast, slow), fast.shows_waits and slow.shows_waits
+    return _marked(fast, names, waits), _marked(slow, names, waits)
 
 
-def _marked(profile: StepProfile, names: frozenset[str]) -> StepProfile:
+def _marked(profile: StepProfile, names: frozenset[str], waits: bool) -> StepProfile:
     marks = (
-        replace(c, slower=_is_call(c, profile) and c.name in names) for c in profile.contributors
+        replace(c, slower=_is_call(c, profile) and c.name in names, waits=c.waits and waits)
+        for c in profile.contributors
     )
     return replace(profile, contributors=tuple(marks))
 

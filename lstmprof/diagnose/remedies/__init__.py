@@ -121,6 +121,7 @@ TABLE: tuple[Remedy, ...] = (
     feeding.INPUT_BESIDE,
     waiting.EVENT_SOONER,
     waiting.LAUNCH_AHEAD,
+    waiting.WAIT_BESIDE_THE_STEP,
     waiting.LOOK_INSIDE,
     waiting.RECORD_FRAMES,
     work.TF32,

@@ -479,6 +479,16 @@ OVERLAP_COMMUNICATION = Remedy(
         "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
     ),
 )
+WAIT_BESIDE_THE_STEP = Remedy(
+    name="wait beside the step",
+    cause="the script waits in the step",
+    fix="remove this wait, or let another thread wait while the step computes",
+    condition="A line of the script waits between ops: it sleeps, or waits for a lock, a queue, a "
+    "file or another process",
+    kinds=(causes.WAITING,),
+    decide=lambda f: Match("", f.slow_ns),
+    sources=("https://docs.python.org/3/library/queue.html",),
+)
 LOOK_INSIDE = Remedy(
     name="look inside",
     cause="one range or Python function takes most of the time in which no op runs",

@@ -111,27 +111,32 @@ class Preparing:
         self._around = enclosing(events, preparing)
         times = [_times_of(events, preparing & (thread == w.thread), w) for w in windows]
         self._in_line = _union(times)
+        takes_next = preparing & events.where_name(NEXT_OP.fullmatch)
+        self._next = _union([_times_of(events, takes_next, w) for w in windows])
         launch = events.rows_named("launch_id")[events.rows_of_rank(rank)]
-        launching = np.isin(thread, thread[launch[launch != NONE]])
-        launching |= events.where_name(NEXT_OP.fullmatch)
-        self._launching = _union([_times_of(events, preparing & launching, w) for w in windows])
+        launching = np.isin(thread, thread[launch[launch != NONE]]) & preparing
+        launching |= takes_next
+        self._launching = _union([_times_of(events, launching, w) for w in windows])
 
     @property
     def borders_ns(self) -> Ints:
         """Return when each preparation began or ended."""
-        return np.concatenate([*self._in_line.bounds, *self._launching.bounds])
+        times = (self._in_line, self._next, self._launching)
+        return np.concatenate([border for some in times for border in some.bounds])
 
     def holds(self, attributed: Attributed) -> Flags:
         """Return whether each interval belongs to the input.
 
-        On a host, only time of the thread that runs the step counts. A device waits for the input
+        On a host, only time of the thread that runs the step counts, and the time of TensorFlow's
+        op ``NEXT_OP`` on any thread while no op computes. A device waits for the input
         while that thread, or the thread that launches next, prepares the input. If nothing was
         recorded of that thread, a preparation on any launching thread counts, and TensorFlow's op
         ``NEXT_OP`` on any thread. Copies that the preparation launched belong to the input.
         """
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
-            return inside & self._steps.run(attributed)
+            waited = attributed.idle & attributed.inside(self._next)
+            return np.asarray((inside & self._steps.run(attributed)) | waited, np.bool_)
         beneath = (attributed.row != NONE) & (_at(self._around, attributed.row) != NONE)
         waited = attributed.unrecorded() & attributed.inside(self._launching)
         can_wait = attributed.idle | attributed.transfers

@@ -62,7 +62,8 @@ class Contributor:
     compiler ran, ``starting`` if a call initialised the runtime or loaded code, ``reading`` if the
     host read values one by one, ``on_cpu`` if an op computed on the CPU while the device waited,
     ``enqueues`` if a runtime call enqueued work. ``slower`` is True if the fast run makes as many
-    such calls, each shorter. ``recorded`` is the number of events recorded in this time.
+    such calls, each shorter. ``recorded`` is the number of events recorded in this time. ``waits``
+    is True for time between ops in which a line of the script waited (``with_waits``).
     """
 
     state: str
@@ -81,6 +82,7 @@ class Contributor:
     enqueues: bool = False
     recorded: float = 0.0
     slower: bool = False
+    waits: bool = False
 
 
 def contributors(

@@ -46,7 +46,7 @@ WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
-    *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
+    *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE, causes.WAITING),
 )
 #: If the upper end of the ratio's interval is at least this factor times the lower end, the times
 #: of the parts of a step count as unknown. Chosen by hand.
@@ -69,7 +69,7 @@ _OTHER_WAITS = 0.1
 #: by hand.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
-    *(causes.COLLECTIVE, causes.QUEUE),
+    *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
 )
 _THEN_SHARE = 0.1
 #: Two kinds of time of a single run count as equally long if they differ by at most this share.
@@ -308,7 +308,8 @@ def verdict_of(
         evidence = pace(slow)
     mends_cause = leading_advice(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
-    line = "" if named is None or fast is not None else line_of(named)
+    has_line = named is not None and (fast is None or named.kind == causes.WAITING)
+    line = line_of(named) if named is not None and has_line else ""
     if line:
         cause = f"{cause}: {line}" if mends_cause else line
     elif cause and mends_cause is None:
@@ -424,7 +425,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
 EXPLAINED_SHARE = 0.5
 #: Kinds of time that a line of the script may explain. Calls in ``_ASKS`` wait for values of the
 #: device; they explain synchronisation, and nothing else.
-_HIDDEN_KINDS = (causes.PYTHON, causes.UNRECORDED, causes.INPUT)
+_HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
 _SLEEPS = re.compile(r"time\.sleep")
 #: Rows of (name of a call, what the call does, for users). The first matching row decides.
@@ -447,11 +448,20 @@ def line_of(finding: Finding) -> str:
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
             ns = line.ns or ns  # a busy machine lengthens a line's share, except for sleeps
-        asks = line.call is not None and _ASKS.fullmatch(line.call)
-        fits = finding.kind == causes.SYNC if asks else finding.kind in _HIDDEN_KINDS
-        if ns >= EXPLAINED_SHARE * finding.delta_ns and fits:
+        if finding.kind == causes.WAITING:
+            ns = line.waits_ns or 0
+        if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
             return _activity(line)
     return ""
+
+
+def _fits(line: ScriptLine, kind: str) -> bool:
+    if line.beside:
+        return kind == causes.INPUT
+    if kind == causes.WAITING:
+        return bool(line.waits_ns)
+    asks = line.call is not None and bool(_ASKS.fullmatch(line.call))
+    return kind == causes.SYNC if asks else kind in _HIDDEN_KINDS
 
 
 def _activity(line: ScriptLine) -> str:
@@ -460,7 +470,7 @@ def _activity(line: ScriptLine) -> str:
         return "Python's garbage collector runs"
     place = f"{line.file}:{line.line}"
     if line.call is None:
-        return f"{place} runs Python ({line.function})"
+        return f"{place} waits" if line.waits_ns else f"{place} runs Python ({line.function})"
     activities = (words for pattern, words in _ACTIVITIES if pattern.fullmatch(line.call))
     activity = next(activities, None)
     return f"{place} {activity} ({line.call})" if activity else f"{place} calls {line.call}"

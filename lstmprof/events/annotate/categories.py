@@ -69,9 +69,10 @@ def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
     """Return ``events`` with categories; if ``captured``, scopes may be phases."""
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
+    rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
     derived = {
         "category": _dictionary(CATEGORIES, category),
-        "family": _families(events, category),
+        "family": _dictionary(_FAMILIES, events.mapped("name", _family, NONE, _RULE, rnn)),
         "rule": _dictionary(_TEXTS, rule),
     }
     return events.with_columns(derived)
@@ -174,7 +175,9 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)
     rules = np.where(np.isin(by_kernel, _DECIDED), by_kernel, rules)
-    library = _around(links, _library_rules(events, op_rules), rows)
+    of_library = op_rules == _NUMBER[LIBRARY_OP]
+    within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
+    library = _around(links, np.where(within == _NUMBER[UNNAMED], NONE, within), rows)
     return np.where((rules == _NUMBER[UNNAMED]) & (library != NONE), library, rules)
 
 
@@ -191,13 +194,6 @@ def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
-
-
-def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
-    """Return for each op of a library the kernel rule for its name, or ``NONE``."""
-    of_library = op_rules == _NUMBER[LIBRARY_OP]
-    within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
-    return np.where(within == _NUMBER[UNNAMED], NONE, within)
 
 
 def _named_rules(events: EventTable) -> Codes:
@@ -228,11 +224,6 @@ def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
     launch = small(events.rows_named("launch_id"))
     launched = np.where(launch != NONE, around[launch], NONE)
     return np.asarray(np.where(around != NONE, around, launched) == optimizer, dtype=np.bool_)
-
-
-def _families(events: EventTable, category: Codes) -> pa.Array:
-    rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
-    return _dictionary(_FAMILIES, events.mapped("name", _family, NONE, _RULE, rnn))
 
 
 def _family(kernel: str) -> int:

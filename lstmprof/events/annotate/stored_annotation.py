@@ -293,7 +293,9 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
             coded = coded.take(pa.array(order))
         coded = coded.combine_chunks()
         rows = coded.column("event_id").to_numpy()
-        table = _numbered_anew(events, coded)
+        place = coded.column_names.index("event_id")
+        local = coded.set_column(place, "event_id", pa.array(np.arange(len(coded))))
+        table = events.table(local, own_texts=True)
         yield _Piece(number, table, rows)
         if number + 1 < len(events.batches):
             runs = np.asarray(
@@ -301,12 +303,6 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
                 dtype=np.bool_,
             )
             running = coded.filter(pa.array(runs))
-
-
-def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
-    place = coded.column_names.index("event_id")
-    local = coded.set_column(place, "event_id", pa.array(np.arange(len(coded))))
-    return events.table(local, own_texts=True)
 
 
 class _Derived:

@@ -293,12 +293,17 @@ class Slices:
             return None
         if event.type == _END:
             return self._end(number, at_ns)
+        arguments = {}
+        keys = sequence.texts.get("keys", {})
+        for descriptor in event.annotations:
+            name = keys.get(descriptor.name_iid) or _argument_name(descriptor, sequence)
+            arguments[name] = _value(descriptor, sequence, 0)
         begun = Slice(
             self._count,
             self._outline.existing(number),
             self._name(event, sequence),
             self._category(event, sequence),
-            self._arguments(event, sequence),
+            arguments,
             _flows(event) if self._flows else (),
             0 if at_ns is None else at_ns,
         )
@@ -372,15 +377,6 @@ class Slices:
         if event.category_iids:
             return sequence.text("categories", event.category_iids[0])
         return rows.clean(text(event.categories[0])) if event.categories else ""
-
-    @staticmethod
-    def _arguments(event: Any, sequence: _Sequence) -> dict[str, Any]:
-        said_of = {}
-        keys = sequence.texts.get("keys", {})
-        for descriptor in event.annotations:
-            name = keys.get(descriptor.name_iid) or _argument_name(descriptor, sequence)
-            said_of[name] = _value(descriptor, sequence, 0)
-        return said_of
 
 
 #: Number of instants that are kept. Only those with facts about the trace are needed, which writers

@@ -216,10 +216,12 @@ ROCPROF_UNREAD = frozenset(
     )
 )
 #: Beginning of the names of tracks with kernels or copies: the agent (a CPU or GPU), then the
-#: stream or queue. Versions of rocprofv3 that record no streams name a thread instead.
+#: stream or queue. Versions of rocprofv3 that record no streams name a thread instead. Versions
+#: that group by stream (ROCm 7) name only the stream; the arguments of the slices have the agents.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
+_GPU = re.compile(r"\[(\d{1,9})\] .*\(GPU\)")
 _LAST_NUMBER = re.compile(r"(\d{1,9})\D*$")
 _MOST_DIGITS = 64
 _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
@@ -245,7 +247,7 @@ class TrackOwners:
         self._owner_by_track: dict[int, TrackOwner] = {}
         pids = {track.pid for track in outline.tracks.values() if track.pid is not None}
         self.only_pid = pids.pop() if len(pids) == 1 else None
-        agents = (_AGENT.match(t.name) for t in outline.tracks.values() if "(GPU)" in t.name)
+        agents = (_GPU.search(track.name) for track in outline.tracks.values())
         numbers = sorted({int(named[1]) for named in agents if named})
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
@@ -331,8 +333,11 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
         return row._replace(external_id=parsed.external_id, shapes=parsed.shapes)
     device = owners.devices.get(owner.agent) if owner.agent is not None and owner.is_gpu else None
     is_copy = slice_.category == _COPY
-    if is_copy and device is None:
-        device = _source(arguments.get("src_agent"), owners)
+    if device is None:
+        agents = ("dst_agent", "src_agent") if is_copy else ("agent",)
+        devices = (_device_of(arguments.get(agent), owners) for agent in agents)
+        device = next((number for number in devices if number is not None), None)
+    stream = rows.natural(arguments.get("stream_ID")) if owner.stream is None else owner.stream
     direction = COPIES.get(name.removeprefix("MEMORY_COPY_"))
     if device is None or (is_copy and direction is None):
         return None
@@ -342,13 +347,13 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
         *timed,
         pid=pid,
         device=device,
-        stream=owner.stream,
+        stream=stream,
         correlation_id=correlation,
         bytes=rows.natural(arguments.get("copy_bytes")) if is_copy else None,
     )
 
 
-def _source(agent: Any, owners: TrackOwners) -> int | None:
+def _device_of(agent: Any, owners: TrackOwners) -> int | None:
     """Return the device of an agent (``Agent-4`` or 4); if unknown, the only GPU or None."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:

@@ -72,7 +72,11 @@ def read(raw: RawFile) -> Profile:
 
     try:
         outlined = outline(raw)
-        _check_count(raw, outlined)
+        count = sum(len(piece) for plane in outlined.pieces for line in plane for piece in line)
+        size, each = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
+        if count > _FREE_EVENTS + size // each:  # an event takes 560 bytes of memory
+            fault = f"has {count:,} events in {size:,} bytes, more than a real profile"
+            raise ProfileError(raw.path, fault, "profile fewer steps")
         return _profile(raw, outlined)
     except (OddError, DecodeError):
         pass
@@ -80,15 +84,6 @@ def read(raw: RawFile) -> Profile:
     if space is None:
         raise ProfileError(raw.path, schema.damage(raw.content), "copy or record the profile again")
     return _profile(raw, Outline(space, [[[] for _ in plane.lines] for plane in space.planes]))
-
-
-def _check_count(raw: RawFile, outlined: Outline) -> None:
-    """Raise ProfileError if so many events (560 bytes of memory each) are in no real profile."""
-    count = sum(len(piece) for plane in outlined.pieces for line in plane for piece in line)
-    size, each = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
-    if count > _FREE_EVENTS + size // each:
-        fault = f"has {count:,} events in {size:,} bytes, more than a real profile"
-        raise ProfileError(raw.path, fault, "profile fewer steps")
 
 
 def _profile(raw: RawFile, outlined: Outline) -> Profile:
@@ -114,6 +109,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
     names = {int(m[1]): name for name, _ in planes if (m := _GPU.match(name))}
     gpus = {number: _plane_stats(planes, name) for number, name in names.items()}
     silent = not events.has_kind(*ACTIVITY_KINDS)
+    threads = [ln for name, plane in planes if name.startswith("/host:") for ln in plane.lines]
     return Profile(
         format="xplane",
         base_ns=_base_ns(environment, origin_ns),
@@ -130,7 +126,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
         metadata={
             "hostnames": [text(name) for name in space.hostnames],
             "devices": {str(number): _plain(stats) for number, stats in gpus.items()},
-            "threads": _threads(planes),
+            "threads": {str(ln.id): text(ln.display_name) or text(ln.name) for ln in threads},
         },
         counters=counted.counters().shifted(-origin_ns),
     )
@@ -172,11 +168,6 @@ def _facts(stats: dict[str, Any]) -> DeviceFacts:
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )
-
-
-def _threads(planes: list[tuple[str, Any]]) -> dict[str, str]:
-    threads = [ln for name, plane in planes if name.startswith("/host:") for ln in plane.lines]
-    return {str(ln.id): text(ln.display_name) or text(ln.name) for ln in threads}
 
 
 def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:

@@ -28,21 +28,16 @@ from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _MESSAGES: Messages = {
-    "HloProto": (("module", 1, "HloModule"),),
-    "HloModule": (("name", 1, "bytes"), ("computations", 3, "*HloComputation")),
-    "HloComputation": (("instructions", 2, "*HloInstruction"), ("id", 5, "int64")),
+    "HloProto": "module 1 HloModule",
+    "HloModule": "name 1 bytes, computations 3 *HloComputation",
+    "HloComputation": "instructions 2 *HloInstruction, id 5 int64",
     "HloInstruction": (
-        ("name", 1, "bytes"),
-        ("opcode", 2, "bytes"),
-        ("shape", 3, "Shape"),
-        ("metadata", 7, "OpMetadata"),
-        ("custom_call_target", 28, "bytes"),
-        ("id", 35, "int64"),
-        ("operand_ids", 36, "*int64"),
-        ("called_computation_ids", 38, "*int64"),
+        "name 1 bytes, opcode 2 bytes, shape 3 Shape, metadata 7 OpMetadata, "
+        "custom_call_target 28 bytes, id 35 int64, operand_ids 36 *int64, "
+        "called_computation_ids 38 *int64"
     ),
-    "Shape": (("element_type", 2, "int64"), ("dimensions", 3, "*int64")),
-    "OpMetadata": (("op_name", 2, "bytes"),),
+    "Shape": "element_type 2 int64, dimensions 3 *int64",
+    "OpMetadata": "op_name 2 bytes",
 }
 #: Values of ``PrimitiveType`` (xla_data.proto) that occur in matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
@@ -87,7 +82,7 @@ def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, 
         module = hlo_proto().FromString(content).module
     except DecodeError:
         return {}
-    name = _text(module.name)
+    name = text(module.name)
     inside = _Operands({each.id: each for each in module.computations})
     found = {}
     for computation in module.computations:
@@ -97,13 +92,13 @@ def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, 
             if path or operands:
                 described = Instruction(path, operands)
                 for number in (ANY, program_id):
-                    found[name, number, _text(instruction.name)] = described
+                    found[name, number, text(instruction.name)] = described
     return found
 
 
 def _path(op_name: bytes) -> str | None:
     """Return ``op_name`` if it is a path in the user's program, None if it names an argument."""
-    return rows.clean(_text(op_name)) if b"/" in op_name else None
+    return rows.clean(text(op_name)) if b"/" in op_name else None
 
 
 class _Operands:
@@ -159,10 +154,6 @@ def _shape(shape: Any) -> str:
     """Return a shape such as ``f32[6,16]``; empty for a tuple or a type not in ``_ELEMENTS``."""
     element = _ELEMENTS.get(shape.element_type)
     return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", errors="replace")
 
 
 Stats = Mapping[str, Any]

@@ -49,18 +49,6 @@ _SIZES = ("bytes_allocated", "allocation_bytes")
 _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 
-@dataclass(frozen=True)
-class _Marks:
-    """A line's allocations and frees; ``allocated`` (total after it) and ``size`` in bytes."""
-
-    time_ns: Ints
-    is_free: Flags
-    allocator: list[str | None]
-    device: Ints
-    allocated: Ints
-    size: Ints
-
-
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
     """Return the memory counters in ``timed``, (start in ns, event), or None."""
     described = list(_described(tables, timed))
@@ -74,12 +62,10 @@ def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) 
     }
     names = [of_event.get(ALLOCATOR_NAME) for of_event in stats]
     return _counters(
-        _marks(
-            np.array(time_ns, dtype=np.int64),
-            np.array(is_free, dtype=np.bool_),
-            [name if isinstance(name, str) else None for name in names],
-            numbers,
-        )
+        np.array(time_ns, dtype=np.int64),
+        np.array(is_free, dtype=np.bool_),
+        [name if isinstance(name, str) else None for name in names],
+        numbers,
     )
 
 
@@ -122,12 +108,11 @@ def counters_of_columns(
             numbers[name][owner[is_it]] = _integers(stats.only(is_it))
     frees = [number for number, name in tables.memory_events.items() if name == FREE]
     is_free = np.isin(events.metadata_id[hits], frees)
-    return _counters(_marks(time_ns[hits], is_free, names, numbers))
+    return _counters(time_ns[hits], is_free, names, numbers)
 
 
 def _integers(stats: Stats) -> Ints:
-    is_whole = (stats.field == wire.UINT64) | (stats.field == wire.INT64)
-    return np.where(is_whole, stats.value, _NONE)
+    return np.where(_is_whole(stats), stats.value, _NONE)
 
 
 def _names(
@@ -144,36 +129,33 @@ def _names(
     return names
 
 
-def _marks(
+def _counters(
     time_ns: Ints, is_free: Flags, allocator: list[str | None], numbers: dict[str, Ints]
-) -> _Marks:
-    device = np.full(len(time_ns), _NONE)
+) -> pa.Table | None:
+    """Return the counters of a line's allocations and frees; ``numbers`` are their other stats."""
+    index = np.full(len(time_ns), _NONE)
     for name in DEVICE_NUMBERS:
-        device = np.where(numbers[name] >= 0, numbers[name], device)
+        index = np.where(numbers[name] >= 0, numbers[name], index)
     allocated, size = (numbers[name] for name in _SIZES)
-    return _Marks(time_ns, is_free, allocator, device, allocated, size)
-
-
-def _counters(marks: _Marks) -> pa.Table | None:
-    named = pa.array(marks.allocator, pa.string()).dictionary_encode()
+    named = pa.array(allocator, pa.string()).dictionary_encode()
     codes = named.indices.fill_null(_NONE).to_numpy().astype(np.int64)
     of_name = [_device(name) for name in named.dictionary.to_pylist()]
     is_named = codes != _NONE
-    device = np.where(is_named, np.array([*of_name, _NONE])[codes], marks.device)
+    device = np.where(is_named, np.array([*of_name, _NONE])[codes], index)
     placed = is_named | (device >= 0)
-    recorded = (placed & (marks.allocated >= 0), is_named & (marks.size >= 0))
+    recorded = (placed & (allocated >= 0), is_named & (size >= 0))
     events = [np.flatnonzero(where) for where in recorded]
     event = np.concatenate(events)
     if not len(event):
         return None
     is_change = np.repeat([0, 1], [len(of) for of in events])
-    sizes = marks.allocated, np.where(marks.is_free, -marks.size, marks.size)
+    sizes = allocated, np.where(is_free, -size, size)
     value = np.concatenate([size[of] for size, of in zip(sizes, events, strict=True)])
     order = np.argsort(event, kind="stable")
     event, is_change, value = event[order], is_change[order].astype(np.int32), value[order]
     cleaned = [rows.clean(name) for name in named.dictionary.to_pylist()]
     return values_table(
-        time_ns=marks.time_ns[event],
+        time_ns=time_ns[event],
         device=pa.array(device[event], mask=device[event] < 0),
         name=pa.DictionaryArray.from_arrays(is_change, pa.array([ALLOCATED, CHANGE])),
         unit=BYTES,

@@ -12,62 +12,36 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-Messages = Mapping[str, tuple[tuple[str, int, str], ...]]
-
-#: Message -> (name, number, type) of its fields. ``*`` marks a repeated field, ``|`` one of several
+#: Message -> its fields: "name number type, …". ``*`` marks a repeated field, ``|`` one of several
 #: fields of which a message has at most one (protobuf's oneof).
+Messages = Mapping[str, str]
+
 _MESSAGES: Messages = {
-    "XSpace": (
-        ("planes", 1, "*XPlane"),
-        ("errors", 2, "*bytes"),
-        ("warnings", 3, "*bytes"),
-        ("hostnames", 4, "*bytes"),
-    ),
+    "XSpace": "planes 1 *XPlane, errors 2 *bytes, warnings 3 *bytes, hostnames 4 *bytes",
     "XPlane": (
-        ("id", 1, "int64"),
-        ("name", 2, "bytes"),
-        ("lines", 3, "*XLine"),
-        ("event_metadata", 4, "*EventEntry"),
-        ("stat_metadata", 5, "*StatEntry"),
-        ("stats", 6, "*XStat"),
+        "id 1 int64, name 2 bytes, lines 3 *XLine, event_metadata 4 *EventEntry, "
+        "stat_metadata 5 *StatEntry, stats 6 *XStat"
     ),
     # A protobuf map is encoded as a repeated message of key and value.
-    "EventEntry": (("key", 1, "int64"), ("value", 2, "XEventMetadata")),
-    "StatEntry": (("key", 1, "int64"), ("value", 2, "XStatMetadata")),
+    "EventEntry": "key 1 int64, value 2 XEventMetadata",
+    "StatEntry": "key 1 int64, value 2 XStatMetadata",
     "XLine": (
-        ("id", 1, "int64"),
-        ("name", 2, "bytes"),
-        ("timestamp_ns", 3, "int64"),
-        ("events", 4, "*XEvent"),
-        ("duration_ps", 9, "int64"),
-        ("display_id", 10, "int64"),
-        ("display_name", 11, "bytes"),
+        "id 1 int64, name 2 bytes, timestamp_ns 3 int64, events 4 *XEvent, duration_ps 9 int64, "
+        "display_id 10 int64, display_name 11 bytes"
     ),
     "XEvent": (
-        ("metadata_id", 1, "int64"),
-        ("offset_ps", 2, "|int64"),
-        ("num_occurrences", 5, "|int64"),
-        ("duration_ps", 3, "int64"),
-        ("stats", 4, "*XStat"),
+        "metadata_id 1 int64, offset_ps 2 |int64, num_occurrences 5 |int64, duration_ps 3 int64, "
+        "stats 4 *XStat"
     ),
     "XStat": (
-        ("metadata_id", 1, "int64"),
-        ("double_value", 2, "|double"),
-        ("uint64_value", 3, "|uint64"),
-        ("int64_value", 4, "|int64"),
-        ("str_value", 5, "|bytes"),
-        ("bytes_value", 6, "|bytes"),
-        ("ref_value", 7, "|uint64"),
+        "metadata_id 1 int64, double_value 2 |double, uint64_value 3 |uint64, "
+        "int64_value 4 |int64, str_value 5 |bytes, bytes_value 6 |bytes, ref_value 7 |uint64"
     ),
     "XEventMetadata": (
-        ("id", 1, "int64"),
-        ("name", 2, "bytes"),
-        ("metadata", 3, "bytes"),
-        ("display_name", 4, "bytes"),
-        ("stats", 5, "*XStat"),
-        ("child_id", 6, "*int64"),
+        "id 1 int64, name 2 bytes, metadata 3 bytes, display_name 4 bytes, stats 5 *XStat, "
+        "child_id 6 *int64"
     ),
-    "XStatMetadata": (("id", 1, "int64"), ("name", 2, "bytes"), ("description", 3, "bytes")),
+    "XStatMetadata": "id 1 int64, name 2 bytes, description 3 bytes",
 }
 #: Values of google.protobuf.FieldDescriptorProto.Type and Label.
 _TYPES = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "bytes": 12}
@@ -139,8 +113,8 @@ def message_class(name: str, messages: Messages, root: str) -> Any:
     )
     for message, fields in messages.items():
         described = file.message_type.add(name=message)
-        for field_name, number, type_ in fields:
-            field = described.field.add(name=field_name, number=number)
+        for field_name, number, type_ in map(str.split, fields.split(",")):
+            field = described.field.add(name=field_name, number=int(number))
             field.label = _REPEATED if type_[0] == "*" else _OPTIONAL
             if type_[0] == "|":
                 if not described.oneof_decl:
@@ -172,7 +146,10 @@ def damage(content: bytes) -> str:
     while position < len(content):
         if content[position] not in FIRST_BYTES:
             break
-        start, length = _varint(content, position + 1)
+        try:
+            length, start = varint(content, position + 1)
+        except OddError:
+            break
         missing = start + length - len(content)
         if missing > 0:
             return (
@@ -184,14 +161,3 @@ def damage(content: bytes) -> str:
             return f"the XPlane protobuf is damaged in the plane at byte {position}"
         position = start + length
     return f"the XPlane protobuf is damaged at byte {position}"
-
-
-def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return (position after the number, value) of the base-128 number at ``position``."""
-    value = shift = 0
-    while position < len(content) and shift < 64:
-        value |= (content[position] & 0x7F) << shift
-        shift, position = shift + 7, position + 1
-        if content[position - 1] < 0x80:
-            break
-    return position, value

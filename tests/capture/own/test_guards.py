@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lstmprof.capture.own.guards import change_of, recompiled_by_torch
+from lstmprof.capture.own.recompiled import change_of, recompiled_by_torch
 
 torch: Any = pytest.importorskip("torch")
 dynamo: Any = pytest.importorskip("torch._dynamo")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lstmprof.capture.own.recompiled import Call, Recompilations
 from lstmprof.capture.script import compiled
-from lstmprof.capture.script.recompiled import Call, Recompilations
 
 
 class Watched:

@@ -262,6 +262,20 @@ def test_tensorflow_takes_the_next_element_on_a_thread_that_launches_nothing(
     assert found["unrecorded"] == 33 - input_ns
 
 
+#            0        10        20        30        40 ns
+# main        |1 ------------- FunctionRun ------------ 41|
+# tf_data     |2 -- IteratorGetNextOp -- 26|
+# tf_Compute                |14 - MatMul - 20|   |30 - MatMul - 38|
+def test_a_host_waits_for_the_next_element_while_no_op_computes() -> None:
+    rows = [
+        row("step", "train", 0, 42, **MAIN),
+        row("op", "FunctionRun", 1, 41, **MAIN),
+        row("op", "IteratorGetNextOp::DoCompute", 2, 26, **OTHER),
+        *(row("op", "MatMul", *at, pid=1, tid=3, category="gemm") for at in ((14, 20), (30, 38))),
+    ]
+    assert kinds(rows, None)["input"] == 24 - 6
+
+
 def read_one_by_one(between: str, took_ns: int = 20, pause_ns: int = 10) -> list[Row]:
     """A step of 10 µs with ten values, before each of which the op ``between`` runs."""
     rows, at = [row("step", "step", -1000, 10_000_000, **MAIN)], 1000

@@ -13,8 +13,7 @@ import numpy as np
 
 from lstmprof.breakdown.recurrent.call import Call, rank_and_step
 from lstmprof.breakdown.recurrent.network import Network
-from lstmprof.breakdown.recurrent.profiles.jax_eager import eager_calls
-from lstmprof.breakdown.recurrent.profiles.keras_eager import keras_calls
+from lstmprof.breakdown.recurrent.profiles.eager import jax_calls, keras_calls
 from lstmprof.breakdown.recurrent.profiles.onnx import onnx_calls
 from lstmprof.breakdown.recurrent.profiles.pytensor import pytensor_calls
 from lstmprof.breakdown.recurrent.profiles.tensorflow import tensorflow_calls
@@ -114,7 +113,7 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     exported_calls,
     tensorflow_calls,
     xla_calls,
-    eager_calls,
+    jax_calls,
     keras_calls,
     pytensor_calls,
     onnx_calls,

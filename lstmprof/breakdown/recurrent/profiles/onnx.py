@@ -19,7 +19,6 @@ import numpy as np
 from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, layer_loop
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, in_order, shape_at
-from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 
 _LAYER = re.compile(
@@ -124,12 +123,8 @@ def _widths_after(
     products = in_order(events, np.flatnonzero(here))
     for node in nodes:
         later = products[events.start_ns[products] >= events.end_ns[node.row]]
-        yield _width(inputs, later)
-
-
-def _width(inputs: Inputs, products: Ints) -> int | None:
-    data = next(iter(inputs.shapes(int(products[0]))), None) if len(products) else None
-    return data[-1] if isinstance(data, tuple) else None
+        data = next(iter(inputs.shapes(int(later[0]))), None) if len(later) else None
+        yield data[-1] if isinstance(data, tuple) else None
 
 
 def _node(inputs: Inputs, row: int, name: str) -> _Node:

@@ -116,7 +116,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
     batch = batches.pop() if len(batches) == 1 else None
     shared = Network(batch=batch, dtype=dtype)
     count, units = run.count, _units(weights, shared)
-    longest = _most_time_steps(names)
+    longest = int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
     if not units and not count % longest:  # one matmul per gate, all of equal shapes
         count, weights = longest, weights * (count // longest)
         units = _units(weights, shared)
@@ -162,11 +162,6 @@ def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | No
     found = repeats(codes, wanted=lambda _: True, begins=lambda _: True, least=LEAST_REPETITIONS)
     whole = [run for run in found if run.period * run.count == len(operands)]
     return whole[0] if whole else None
-
-
-def _most_time_steps(names: Ints) -> int:
-    """Return the largest number that divides how often each operator in a Scan ran."""
-    return int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
 
 
 def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:

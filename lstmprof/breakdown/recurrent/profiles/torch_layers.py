@@ -125,7 +125,14 @@ def _network(op: _Op) -> Network:
                 if "mkldnn" in name
                 else _vendor_network(op, vendors[0], name)
             )
-            network = _filled(network, inner)
+            network = replace(
+                network,
+                **{
+                    name: value
+                    for name, value in vars(inner).items()
+                    if getattr(network, name) is None and value is not None
+                },
+            )
     network = replace(
         network, cell=outer[1] if outer else network.cell, dtype=_dtype(op) or network.dtype
     )
@@ -142,18 +149,6 @@ def _dtype(op: _Op) -> str | None:
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)
-
-
-def _filled(network: Network, other: Network) -> Network:
-    """Return ``network`` with its unknown fields filled from ``other``."""
-    return replace(
-        network,
-        **{
-            name: value
-            for name, value in vars(other).items()
-            if getattr(network, name) is None and value is not None
-        },
-    )
 
 
 def _outer_network(op: _Op, cell: str) -> Network:

@@ -78,7 +78,9 @@ class _Tokens:
 def loop_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each loop of cells that PyTorch ran op by op."""
     roles = np.where(events.is_kind("op"), events.mapped("name", _role, NONE), NONE)
-    rows = _outermost(events, roles)
+    hides = (roles != NONE) | layer_rows(events)
+    hides |= events.is_kind("op") & events.where_name(_BACKWARD.match)
+    rows = np.flatnonzero((roles != NONE) & ~within(events, hides))
     reader = _Reader(events, Inputs(events), roles)
     if not np.isin(roles[rows], (CELL, SIGMOID)).any() and not reader.may_compute_gates(
         rows[roles[rows] == PRODUCT]
@@ -106,13 +108,6 @@ def _role(name: str) -> int:
         return SIGMOID if activation[1] == "sigmoid" else TANH
     patterns = {CELL: _CELL, PRODUCT: _PRODUCT, BOUNDARY: _BOUNDARY}
     return next((role for role, p in patterns.items() if p.fullmatch(name)), NONE)
-
-
-def _outermost(events: EventTable, roles: Ints) -> Ints:
-    """Return the outermost rows with a role, outside of whole layers and backward passes."""
-    hides = (roles != NONE) | layer_rows(events)
-    hides |= events.is_kind("op") & events.where_name(_BACKWARD.match)
-    return np.flatnonzero((roles != NONE) & ~within(events, hides))
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:

@@ -278,7 +278,8 @@ def _unit(
         known = [weight for weight in weights if weight]
         if len(known) < len(weights):
             continue
-        unit, hidden = unit_of_products(known, named), _width_beside(batch, tanhs)
+        widths = (a if b == batch else b for a, b in tanhs if batch in (a, b))
+        unit, hidden = unit_of_products(known, named), min(widths, default=None)
         if unit.hidden is None and hidden:
             unit = unit_beside_tanh(known, hidden)
         if unit.hidden:
@@ -294,12 +295,6 @@ def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None
         if batch is not None and _other(data, weight) == batch:
             return _weight(weight, data)
     return None
-
-
-def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
-    """Return the smallest width of the tanh inputs that have ``batch`` rows."""
-    widths = (a if b == batch else b for a, b in tanhs if batch in (a, b))
-    return min(widths, default=None)
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:

@@ -22,6 +22,7 @@ from lstmprof.capture.worker.profiling import (
 )
 from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
+from lstmprof.workloads import Workload
 
 
 class Trainer(Profiler):
@@ -110,6 +111,27 @@ class Trainer(Profiler):
                 outcomes.append(self.copied(outcome))
             at_end()
         return session, walls_ns, [self.loss(outcome) for outcome in outcomes]
+
+
+def laid(array: Any, time_major: bool) -> Any:
+    """Return ``array`` (time, batch, …) in an implementation's layout."""
+    import numpy as np  # here: a worker imports this file before it reports that NumPy is missing
+
+    return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
+
+
+def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
+    """Return the sequences' lengths (batch,) if the layers know them, else an empty tuple."""
+    return (batch.lengths.astype("int32"),) if workload.variable_length else ()
+
+
+def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
+    """Return the targets in the layout of the outputs: none for ``mean``; CTC's have lengths."""
+    if workload.loss == "mean":
+        return ()
+    if workload.loss == "ctc":
+        return batch.targets.astype("int32"), batch.lengths.astype("int32")
+    return (laid(batch.targets, time_major or not workload.each_step),)
 
 
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:

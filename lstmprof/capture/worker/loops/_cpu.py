@@ -95,8 +95,9 @@ class ClockedTrainer(loops.Trainer):
 
 
 def linker_flags(packages: str) -> Optional[str]:
-    """Return linker flags for the OpenBLAS that NumPy's wheel in the folder ``packages`` contains;
-    None if there is none or it cannot be linked.
+    """Return linker flags for the OpenBLAS in NumPy's wheel in the folder ``packages``.
+
+    Return None if there is none or it cannot be linked.
 
     NumPy has already loaded this library, so NumPy and the linked code share its threads. Since
     NumPy 1.22 its functions have other names (``sgemm_64_``) and 64-bit sizes, which other code

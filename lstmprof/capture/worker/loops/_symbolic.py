@@ -21,6 +21,7 @@ import numpy as np
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
@@ -94,9 +95,7 @@ class Trainer(_cpu.ClockedTrainer):
         self.optimizer = self.library.optimizer_of(self.workload, parameters)
         batch: Any = workloads.batch(self.workload, request.seed)
         self.time_major: bool = self.implementation.TIME_MAJOR
-        inputs = batch.inputs
-        if not self.time_major:
-            inputs = np.ascontiguousarray(inputs.swapaxes(0, 1))
+        inputs = loops.laid(batch.inputs, self.time_major)
         self.data = (inputs, batch.targets, batch.lengths)
         self.clocked: Any = None
         self.function: Any = None  # the first step compiles it, as in other loops

@@ -128,7 +128,8 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
         return
     model.AddGradientOperators([core.BlobReference(LOSS)])
     yield phase("backward")
-    add_optimizer(workload, model)
+    build = optimizer.build_sgd if workload.optimizer == "sgd" else optimizer.build_adam
+    build(model, workload.learning_rate)
     yield phase("optimizer")
 
 
@@ -154,12 +155,6 @@ def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
     # half the sum of squares over the classes
     halves = net.SquaredL2Distance([flat, targets], ["halves"])
     net.AveragedLoss([net.Scale([halves], ["squares"], scale=2.0 / workload.classes)], [LOSS])
-
-
-def add_optimizer(workload: Workload, model: Any) -> None:
-    """Add the workload's optimizer for every parameter of ``model``."""
-    build = optimizer.build_sgd if workload.optimizer == "sgd" else optimizer.build_adam
-    build(model, workload.learning_rate)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -24,6 +24,7 @@ from chainer.function import FunctionAdapter
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
@@ -50,8 +51,8 @@ class Trainer(_cpu.ClockedTrainer):
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         self.optimizer = optimizer_of(self.workload, self.module)
         batch: Any = workloads.batch(self.workload, request.seed)
-        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
-        self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
+        self.inputs = loops.laid(batch.inputs, self.implementation.TIME_MAJOR)
+        self.targets = batch.targets
         self.lengths = batch.lengths
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
 

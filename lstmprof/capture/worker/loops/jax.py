@@ -86,9 +86,9 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         """Return (inputs and lengths as ``apply`` takes them, targets), 32-bit NumPy arrays."""
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
-        inputs = batch.inputs if time_major else batch.inputs.swapaxes(0, 1)
-        inputs = np.ascontiguousarray(inputs, np.int32 if self.workload.vocabulary else np.float32)
-        lengths = (batch.lengths.astype(np.int32),) if self.workload.variable_length else ()
+        dtype = np.int32 if self.workload.vocabulary else np.float32
+        inputs = loops.laid(batch.inputs.astype(dtype), time_major)
+        lengths = loops.lengths_of(self.workload, batch)
         return (inputs, *lengths), targets_of(self.workload, batch, time_major)
 
     def _loss(self, parameters: Parameters, inputs: Data, targets: Data) -> Any:
@@ -190,20 +190,9 @@ def _shifted(sums: Any, places: int) -> Any:
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return a tuple of targets as 32-bit NumPy arrays, with the time axis where the outputs have
-    it.
-
-    It has classes or values; for CTC labels (batch, labels) and lengths (batch,); for ``mean``
-    nothing.
-    """
-    if workload.loss == "mean":
-        return ()
-    if workload.loss == "ctc":
-        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
-    targets = batch.targets.astype(np.float32 if workload.loss == "mse" else np.int32)
-    if workload.each_step and not time_major:
-        targets = np.ascontiguousarray(targets.swapaxes(0, 1))
-    return (targets,)
+    """Return the targets like ``loops.targets_of``, with 32 bits."""
+    dtype = np.float32 if workload.loss == "mse" else np.int32
+    return tuple(t.astype(dtype) for t in loops.targets_of(workload, batch, time_major))
 
 
 #: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
@@ -294,7 +283,7 @@ class File(UsersFile):
         """Run the first step, jitted, in strict float32."""
         targets = targets_of(workload, batch, self.TIME_MAJOR)
         inputs = batch.inputs.astype(np.int32 if workload.vocabulary else np.float32)
-        lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
+        lengths = loops.lengths_of(workload, batch)
 
         def loss_and_outputs(arrays: Arrays) -> Any:
             outputs = self.apply(network, arrays, inputs, *lengths)
@@ -304,7 +293,8 @@ class File(UsersFile):
         with jax.default_matmul_precision("highest"):
             step = jax.jit(jax.value_and_grad(loss_and_outputs, has_aux=True))
             (loss, outputs), gradients = step(network.leaves)
-        outputs = np.asarray(outputs)
-        if workload.every_step and not self.TIME_MAJOR:
-            outputs = outputs.swapaxes(0, 1)
-        return float(loss), outputs, {name: np.asarray(g) for name, g in gradients.items()}
+        return (
+            float(loss),
+            np.asarray(outputs),
+            {name: np.asarray(g) for name, g in gradients.items()},
+        )

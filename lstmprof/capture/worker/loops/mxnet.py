@@ -249,15 +249,12 @@ def _variables(values: Dict[str, str]) -> Iterator[None]:
 
 def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
     """Return the data of a step by name: ``inputs``, ``lengths`` and ``targets`` if needed."""
-    inputs, targets = batch.inputs, batch.targets
-    if not time_major:
-        inputs = inputs.swapaxes(0, 1)
-        targets = targets.swapaxes(0, 1) if workload.each_step else targets
-    arrays = {"inputs": np.ascontiguousarray(inputs, np.float32)}
+    arrays = {"inputs": loops.laid(batch.inputs.astype(np.float32), time_major)}
     if workload.variable_length or workload.loss == "ctc":
         arrays["lengths"] = batch.lengths.astype(np.float32)
     if workload.loss != "mean":
-        arrays["targets"] = np.ascontiguousarray(targets, np.float32)
+        targets = loops.laid(batch.targets, time_major or not workload.each_step)
+        arrays["targets"] = targets.astype(np.float32)
     return arrays
 
 

@@ -25,6 +25,7 @@ import tensorflow as tf
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import driver, loops, shapes
+from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
@@ -206,20 +207,8 @@ def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
 def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tensors, Tensors]:
     """Return (inputs in the implementation's layout, lengths, targets) as NumPy arrays."""
     batch: Any = workloads.batch(workload, seed)
-    lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
-    return _laid(batch.inputs, time_major), lengths, targets_of(workload, batch, time_major)
-
-
-def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tensors:
-    """Return targets in the layout of the outputs; for CTC, labels and lengths."""
-    if workload.loss == "ctc":
-        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
-    return (_laid(batch.targets, time_major or not workload.each_step),)
-
-
-def _laid(array: Any, time_major: bool) -> Any:
-    """Return ``array`` (time, batch, …) in the implementation's layout."""
-    return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
+    lengths, targets = lengths_of(workload, batch), targets_of(workload, batch, time_major)
+    return laid(batch.inputs, time_major), lengths, targets
 
 
 class Unscaled:
@@ -305,8 +294,10 @@ class File(UsersFile):
 
     def parameters(self, network: Any) -> Arrays:
         """Return "number name" -> TensorFlow variable (also of a Keras variable)."""
-        variables = enumerate(network.trainable_variables)
-        return {"{} {}".format(n, v.name): _variable(v) for n, v in variables}
+        return {
+            "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
+            for n, v in enumerate(network.trainable_variables)
+        }
 
     def values(self, network: Any) -> Arrays:
         """Return "number name" -> NumPy array of each variable."""
@@ -325,7 +316,7 @@ class File(UsersFile):
         """Run the first step as a graph in strict float32, on TensorFlow's default device."""
         set_tf32(False)  # TF32 is on by default, and too coarse for the check
         targets = targets_of(workload, batch, self.TIME_MAJOR)
-        lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
+        lengths = lengths_of(workload, batch)
         own = self.parameters(network)
 
         def step(inputs: Any, lengths: Any, targets: Any) -> Any:
@@ -342,11 +333,4 @@ class File(UsersFile):
         given = tf.nest.map_structure(tf.constant, (batch.inputs, lengths, targets))
         loss, outputs, tensors = graph(*given)
         gradients = {name: tensor.numpy() for name, tensor in zip(own, tensors)}
-        outputs = outputs.numpy()
-        if workload.every_step and not self.TIME_MAJOR:
-            outputs = outputs.swapaxes(0, 1)
-        return float(loss), outputs, gradients
-
-
-def _variable(variable: Any) -> Any:
-    return variable if isinstance(variable, tf.Variable) else variable.value
+        return float(loss), outputs.numpy(), gradients

@@ -10,7 +10,7 @@ flush denormals.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -19,6 +19,7 @@ from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest, wanted
 from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow1 as profilers
 from lstmprof.capture.worker.profiling import Ranges
@@ -66,10 +67,10 @@ class Fed:
 
     def __init__(self, module: Any, workload: Workload, time_major: bool, seed: int) -> None:
         batch: Any = workloads.batch(workload, seed)
-        lengths = [batch.lengths.astype(np.int32)] if workload.variable_length else []
         self.workload, self.time_major = workload, time_major
         self.feed: Dict[Any, Any] = {}
-        given = [self._placeholder(a) for a in (_laid(batch.inputs, time_major), *lengths)]
+        arrays = laid(batch.inputs, time_major), *lengths_of(workload, batch)
+        given = [self._placeholder(array) for array in arrays]
         with tf.name_scope("forward"):
             self.outputs = module(*given)
         self._targets = targets_of(workload, batch, time_major)
@@ -163,20 +164,6 @@ def _sparse(labels: Any) -> Any:
     shape = labels.shape.as_list()
     places = np.argwhere(np.ones(shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), shape)
-
-
-def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return targets in the layout of the outputs; for CTC, labels and lengths."""
-    if workload.loss == "mean":
-        return ()
-    if workload.loss == "ctc":
-        return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
-    return (_laid(batch.targets, time_major or not workload.each_step),)
-
-
-def _laid(array: Any, time_major: bool) -> Any:
-    """Return ``array`` (time, batch, …) in the implementation's layout."""
-    return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
 
 
 def product(size: int, device: str, dtype: str) -> Run:

@@ -22,7 +22,6 @@ import contextlib
 import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-import numpy as np
 import torch
 
 from lstmprof import workloads
@@ -56,18 +55,24 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def __init__(self, request: CaptureRequest, device: str) -> None:
         super().__init__(request)
         self.device = torch.device(device)
-        self._prepare_device(request)
+        set_switches(request)
+        set_tf32(request.precision)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         module = self.implementation.build(self.workload)
         self.implementation.load(module, workloads.weights(self.workload, request.seed))
         self.module = module.to(self.device).train(not self.forward_only)
         self.optimizer = optimizer_of(self.workload, self.module, request.cuda_graph)
-        self._set_precision(request.precision)
+        self.autocast = autocast(request.precision, self.device.type)
+        self.scaler: Any = None
+        if not self.forward_only:
+            self.scaler = scaler(request.precision, self.device.type)
         self.cuda_graph, self.warmup = request.cuda_graph, request.warmup_iterations
         self.is_profiled = request.steps_to_profile > 0
         self.graphed: Optional[GraphedWork] = None
         batch: Any = workloads.batch(self.workload, request.seed)
-        inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
-        self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
+        self.inputs = loops.laid(batch.inputs, self.implementation.TIME_MAJOR)
+        self.targets = batch.targets
         self.lengths = torch.from_numpy(batch.lengths)
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
         self.loss_of = functools.partial(
@@ -77,18 +82,6 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         if self.device.type == "cuda":
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self.events = (start, end)
-
-    def _prepare_device(self, request: CaptureRequest) -> None:
-        set_switches(request)
-        set_tf32(request.precision)
-        if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
-
-    def _set_precision(self, precision: str) -> None:
-        self.autocast = autocast(precision, self.device.type)
-        self.scaler: Any = None
-        if not self.forward_only:
-            self.scaler = scaler(precision, self.device.type)
 
     def step(self, ranges: Ranges) -> torch.Tensor:
         """Run one step and synchronise; return the loss."""
@@ -379,6 +372,4 @@ class File(UsersFile):
             name: (torch.zeros_like(p) if p.grad is None else p.grad).cpu().numpy()
             for name, p in self.parameters(network).items()
         }
-        if workload.every_step and not self.TIME_MAJOR:
-            outputs = outputs.transpose(0, 1)
         return loss.item(), outputs.detach().cpu().numpy(), gradients

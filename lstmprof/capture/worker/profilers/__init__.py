@@ -18,7 +18,7 @@ import glob
 import importlib
 import os
 import sys
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from lstmprof.capture.worker import calibration
 from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ranges
@@ -32,6 +32,7 @@ class Profiler:
     title = "steps"  # name of the profile's file
     # another process records, and the profile's file appears after this process has ended
     is_outside = False
+    has_known_cost = True  # the cost of recording an event can be measured
     tells_shapes = False  # can record input shapes (option ``with_shapes``)
     with_shapes = False
 
@@ -76,16 +77,20 @@ class Profiler:
 
     def trivial_readings(self) -> calibration.LoopTimes:
         """Measure trivial calls under the profiler, at the end of a discarded session."""
+        if not self.has_known_cost:
+            return calibration.LoopTimes([], [])
         annotated = self.annotated(0)
         call, _ = self.trivial() or (calibration.range_call(annotated), 1)
         return calibration.readings(call, both(no_ranges, annotated))
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return the cost of recording an event for run.json.
+        """Return the cost of recording an event for run.json; empty if it is unknown.
 
         ``profiled`` are the ``trivial_readings`` of a session; this function measures the same
         without a session. It opens no NVTX range, because another tool would take it for a step.
         """
+        if not self.has_known_cost:
+            return {}
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
         plain = calibration.readings(call, no_ranges)
@@ -117,6 +122,7 @@ class NsysProfiler(Profiler):
 
     profiler = "nsys"
     is_outside = True
+    has_known_cost = False
 
     def __init__(self, framework: Profiler) -> None:
         self._framework = framework
@@ -156,14 +162,6 @@ class NsysProfiler(Profiler):
         """Return no ranges, because the steps have NVTX ranges anyway."""
         return no_ranges
 
-    def trivial_readings(self) -> calibration.LoopTimes:
-        """Return empty readings: the cost of recording is unknown."""
-        return calibration.LoopTimes([], [])
-
-    def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return an empty dict: the cost is unknown."""
-        return {}
-
 
 #: Framework → module and class of its profiler.
 PROFILERS = {
@@ -180,7 +178,7 @@ def framework_of(asked: Optional[str] = None) -> str:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if asked is not None:
         return _checked(asked)
-    imported = _imported()
+    imported = [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
     keras = sys.modules.get(KERAS)
     # Keras 3, which may have imported frameworks other than its backend
     if keras is not None and hasattr(keras, "config"):
@@ -196,11 +194,6 @@ def framework_of(asked: Optional[str] = None) -> str:
         "several frameworks are imported: {}".format(", ".join(imported)),
         f"pass the one that runs the steps: framework='{imported[0]}'",
     )
-
-
-def _imported() -> List[str]:
-    """Return frameworks whose import is complete."""
-    return [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
 
 
 def _checked(framework: str) -> str:

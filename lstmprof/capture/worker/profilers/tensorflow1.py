@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import step_stats_pb2
 from tensorflow.python.client import device_lib, timeline
 
-from lstmprof.capture.worker import calibration, host
+from lstmprof.capture.worker import host
 from lstmprof.capture.worker.profilers import Profiler, keras_version
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
@@ -92,6 +92,7 @@ class Tensorflow1Profiler(Profiler):
 
     profiler = "RunMetadata"
     device = "cpu"
+    has_known_cost = False
 
     def __init__(self) -> None:
         self.trace: Optional[SessionTrace] = None
@@ -109,14 +110,6 @@ class Tensorflow1Profiler(Profiler):
         """Return ranges that the session records beside the runs."""
         assert self.trace is not None
         return self.trace.range
-
-    def trivial_readings(self) -> calibration.LoopTimes:
-        """Return empty readings: the cost of tracing a node is unknown."""
-        return calibration.LoopTimes([], [])
-
-    def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return an empty dict: the cost is unknown."""
-        return {}
 
     def written(self, session: SessionTrace, folder: str) -> Tuple[str, str]:
         """Write the timeline of the session to a file; return (path, final name)."""

@@ -244,8 +244,7 @@ def settings(device_type: str) -> Dict[str, Any]:
 
 
 def _matmul_precision(device_type: str) -> Optional[str]:
-    """Return the precision of matmuls in the words of ``get_float32_matmul_precision`` (since
-    1.12).
+    """Return the matmul precision, as ``get_float32_matmul_precision`` names it.
 
     That function raises an error after a script has set newer switches, so these are read first.
     """

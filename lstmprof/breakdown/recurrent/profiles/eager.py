@@ -1,14 +1,20 @@
-"""Cells that JAX runs op by op, outside of ``jax.jit``: each op is a compiled program of its own.
+"""Cells and layers that JAX and Keras run op by op.
 
-The path of an op names its program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs that do
-not depend on each other overtake each other on several threads, so their order shows no time step.
-The number of programs shows the cells: an LSTM cell has two tanhs as wide as its state, a GRU cell
-has one, and the outputs of a cell's matmuls are the gates of x and of h. The forward pass ends with
-the last tanh.
+Outside of ``jax.jit``, each op of JAX is a compiled program of its own. The path of an op names its
+program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs that do not depend on each other
+overtake each other on several threads, so their order shows no time step. The number of programs
+shows the cells: an LSTM cell has two tanhs as wide as its state, a GRU cell has one, and the
+outputs of a cell's matmuls are the gates of x and of h. The forward pass ends with the last tanh.
 
 If inputs are as wide as the state, several equal layers look like one layer with more time steps,
 and so do two directions. Then only the number of cells is known, not the number of time steps. A
 matmul that reads two states shows that there may be two directions.
+
+Keras's layers on TensorFlow are recognised by the ranges of ``lstmprof run``. The name of a range
+has the class and the name of the layer (``keras.layers.LSTM lstm_1``). The range has the shapes of
+the input, of the kernel and of the recurrent kernel: an input (batch, time, features) belongs to a
+layer, an input (batch, features) to a cell in a loop in Python. ``Bidirectional`` names its layers
+``forward_lstm`` and ``backward_lstm``.
 """
 
 from __future__ import annotations
@@ -20,15 +26,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words, rank_and_step
 from lstmprof.breakdown.recurrent.cells import PRODUCT, SIGMOID, TANH
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import (
-    Inputs,
-    by_step,
-    shape_at,
-)
-from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, shape_at
+from lstmprof.events.schema import ACTIVITY_KINDS, KERAS_LAYER
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
@@ -54,7 +56,7 @@ class _Program:
     weight: Shape | None
 
 
-def eager_calls(events: EventTable) -> Iterator[Call]:
+def jax_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call per step for the cells of one size that JAX ran op by op."""
     kinds = events.is_kind("op", *ACTIVITY_KINDS)
     roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
@@ -154,3 +156,73 @@ def _units(
         return (), 0
     above = (replace(unit, inputs=hidden),) * (cells // count - 1)
     return (replace(unit, inputs=widths[0]), *above), count
+
+
+_KERAS_RANGE = re.compile(re.escape(KERAS_LAYER) + r"(?P<cell>\w+) (?P<name>.+)")
+
+
+def keras_calls(events: EventTable) -> Iterator[Call]:
+    """Yield a call per call of a layer, and per loop of a cell in a step."""
+    rows = np.flatnonzero(events.is_kind("range") & events.where_name(_KERAS_RANGE.fullmatch))
+    if not len(rows):
+        return
+    inputs, (codes, names) = Inputs(events), events.texts("name")
+    for of_step in by_step(events, rows):
+        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, ranges
+        cells: dict[tuple[str, Network], list[int]] = {}
+        for row in of_step.tolist():
+            title, network = (
+                _KERAS_RANGE.fullmatch(names[int(codes[row])]),
+                _keras_layer(inputs, row),
+            )
+            if title is None or network is None:
+                continue
+            name, network = title["name"], replace(network, cell=title["cell"].lower())
+            first = name.replace("backward_", "forward_", 1)
+            if network.time_steps is None:
+                cells.setdefault((name, network), []).append(row)
+            elif first != name and layers and layers[-1][:2] == (first, network):
+                layers[-1][2].append(row)
+            else:
+                layers.append((name, network, [row]))
+        at = rank_and_step(events, int(of_step[0]))
+        for _, network, ranges in layers:
+            yield _keras_call(replace(network, directions=len(ranges)), ranges, *at)
+        for (_, network), ranges in cells.items():
+            yield _keras_call(replace(network, time_steps=len(ranges)), ranges, *at)
+
+
+def _keras_layer(inputs: Inputs, row: int) -> Network | None:
+    """Return one direction of the layer; without ``time_steps`` for a cell."""
+    shapes, dtypes = inputs.shapes(row), inputs.dtypes(row)
+    if len(shapes) != 3 or not all(isinstance(shape, tuple) for shape in shapes):
+        return None
+    data, weight, recurrent = shapes
+    return Network(
+        time_steps=data[1] if len(data) == 3 else None,
+        batch=data[0],
+        inputs=weight[0],
+        hidden=recurrent[0],
+        layers=1,
+        directions=1,
+        dtype=dtype_named(dtypes[0]),
+        packed=False,
+    )
+
+
+def _keras_call(network: Network, ranges: list[int], rank: int | None, step: int | None) -> Call:
+    time_steps = network.time_steps or 0
+    return Call(
+        form=LOOP,
+        framework="tensorflow",
+        op=f"{KERAS_LAYER}{(network.cell or '').upper()}",
+        library=None,
+        network=replace(
+            network,
+            rows=time_steps * (network.batch or 0),
+            cells=time_steps * (network.directions or 0),
+        ),
+        rank=rank,
+        step=step,
+        rows=tuple(ranges),
+    )

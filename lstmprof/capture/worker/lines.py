@@ -1,0 +1,399 @@
+"""Find the lines of a script on which its steps spend time, or wait, outside a framework.
+
+In a few steps after the measured ones, a second thread of this process reads the stack of the
+training thread every few milliseconds. It adds the time since the previous sample to the line of
+the script that it finds. The thread was blocked in that part of this time in which it neither ran
+nor waited for a CPU. The sampling thread needs the GIL, so a call that keeps the GIL is sampled
+when it returns, with its whole time; it is missed if the step ends first. Garbage collection keeps
+the GIL, too, so ``gc.callbacks`` times it instead.
+
+Other threads in which a framework calls the script, such as a generator of tf.data, are sampled at
+the same times: they show for which line a step waits that waits for its next batch.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections
+import contextlib
+import dis
+import gc
+import inspect
+import linecache
+import os
+import sys
+import sysconfig
+import threading
+import time
+from types import CodeType, FrameType
+from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+import lstmprof
+from lstmprof.capture.worker.usage import active_ns, this_thread
+
+#: Seconds between two samples. Not a divisor of a round number of milliseconds, so that samples do
+#: not keep pace with periodic work.
+_PAUSE_S = 0.0031
+#: Interpreter's switch interval during sampled steps: seconds after which a thread that runs Python
+#: gives the GIL to another thread.
+_SWITCH_S = 0.0002
+#: Sampling ends after this many steps or nanoseconds, whichever comes first. Chosen by hand.
+MOST_STEPS, MOST_NS = 50, 500_000_000
+#: With fewer stack samples than this, no source line is reported. Chosen by hand.
+_LEAST_LOOKS = 20
+#: A line with a smaller share of the steps' time than this is not reported.
+_LEAST_SHARE = 0.05
+#: The end of a step, after its last sample, counts at the first sample of the next step, if the
+#: thread was active in it for no longer than this: twice the pause in nanoseconds. A longer end was
+#: a call that kept the GIL.
+_LONGEST_END_NS = 2e9 * _PAUSE_S
+#: A line without a call waits if the thread was blocked for at least this share of its time. On a
+#: busy machine the thread waits for a CPU in much of the rest. Chosen by hand.
+_WAITING_SHARE = 0.2
+_FRAMEWORKS = frozenset(
+    ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
+)
+#: Methods of a tensor that wait for its value. Their time counts as the script's, not the
+#: framework's.
+_VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
+#: Methods of files, queues and locks. Like the methods of ``_LOGS``, they belong to no framework.
+_WAITS = frozenset(
+    (".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire", ".recv")
+)
+#: Modules of Python whose functions may block.
+_SYSTEM = frozenset(
+    (
+        *("time", "os", "posix", "nt", "io", "_io", "select", "subprocess"),
+        *("_thread", "_queue", "_socket"),
+    )
+)
+#: Statements that may block although they show no call: they take a lock, or the next item.
+_WAITING_STATEMENTS = ("with ", "for ", "async with ", "async for ")
+_LOGS = frozenset((".debug", ".info", ".warning", ".error"))
+#: Methods of texts and containers that no tensor has, as tokenising and collating call them. Their
+#: time counts as time of the Python code around them.
+_TEXTS = frozenset(
+    (
+        *(".strip", ".lstrip", ".rstrip", ".lower", ".upper", ".casefold", ".join", ".startswith"),
+        *(".endswith", ".splitlines", ".encode", ".decode", ".translate", ".isalpha", ".isdigit"),
+        *(".append", ".extend", ".setdefault"),
+    )
+)
+GARBAGE_COLLECTOR = "garbage collector"
+
+#: A place in a stack: the code of a frame, and the index of the instruction that it executes.
+_At = Tuple[CodeType, int]
+_Stack = Tuple[_At, ...]
+
+
+class _Line(NamedTuple):
+    """A place in the script: a line, or a function (its first line, with ``call`` None).
+
+    ``beside``: in another thread than the steps.
+    """
+
+    code: CodeType
+    line: int
+    call: Optional[str] = None
+    beside: bool = False
+
+
+class LineSampler:
+    """Samples the stack of the thread that creates this object, during its steps."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._thread, self._number = threading.get_ident(), this_thread()
+        self._shows_waits = active_ns(self._number) is not None
+        # time of the last sample in this step; None between steps
+        self._since_ns: Optional[int] = None
+        # for how long the thread had run, or waited for a CPU, at the last sample; 0 if unknown
+        self._active_since_ns = 0
+        # wall time and active time of the previous step's end, which no sample counts yet
+        self._end_ns = (0, 0)
+        self._over = threading.Event()
+        self._looks = 0
+        self._ns = self._collecting_ns = self._collection_ns = 0
+        self._spent: Counter[_Stack] = collections.Counter()
+        self._active: Counter[_Stack] = collections.Counter()
+        self._beside: Counter[_Stack] = collections.Counter()
+        self._globals: Dict[CodeType, Dict[str, Any]] = {}
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Run the sampling thread during the context; restore the interpreter's settings."""
+        usual = sys.getswitchinterval()
+        thread = threading.Thread(target=self._look_often, name="lstmprof lines", daemon=True)
+        gc.callbacks.append(self._collects)
+        sys.setswitchinterval(_SWITCH_S)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            sys.setswitchinterval(usual)
+            gc.callbacks.remove(self._collects)
+            thread.join()
+
+    @contextlib.contextmanager
+    def in_step(self) -> Iterator[None]:
+        """Count the context as a step: samples are taken only inside."""
+        end_ns, end_active_ns = self._end_ns
+        self._active_since_ns = self._active_ns() - end_active_ns
+        began_ns = time.perf_counter_ns()
+        self._since_ns = began_ns - end_ns
+        try:
+            yield
+        finally:
+            since_ns, self._since_ns = self._since_ns, None
+            ended_ns = time.perf_counter_ns()
+            self._ns += ended_ns - began_ns
+            self.steps += 1
+            end_ns = ended_ns - since_ns
+            end_active_ns = self._active_ns() - self._active_since_ns
+            is_short = (end_active_ns if self._shows_waits else end_ns) <= _LONGEST_END_NS
+            self._end_ns = (end_ns, end_active_ns) if is_short else (0, 0)
+
+    def _active_ns(self) -> int:
+        return active_ns(self._number) or 0
+
+    def _look_often(self) -> None:
+        own = threading.get_ident()
+        while not self._over.wait(_PAUSE_S):
+            frames, step, since_ns = sys._current_frames(), self.steps, self._since_ns
+            frame = frames.get(self._thread)
+            if since_ns is None or frame is None:
+                continue
+            self._since_ns = now_ns = time.perf_counter_ns()
+            self._looks += 1
+            stack = self._stack(frame)
+            self._spent[stack] += now_ns - since_ns
+            for thread, frame in frames.items():
+                if thread not in (own, self._thread) and _is_called_by_framework(frame):
+                    self._beside[self._stack(frame)] += now_ns - since_ns
+            ran_ns = self._active_ns()  # meanwhile, the step may end
+            if self.steps == step:
+                self._active[stack] += ran_ns - self._active_since_ns
+                self._active_since_ns = ran_ns
+
+    def _stack(self, frame: Optional[FrameType]) -> _Stack:
+        """Return the frames from the innermost outwards, up to the first of the user's code."""
+        stack: List[_At] = []
+        while frame is not None:
+            stack.append((frame.f_code, frame.f_lasti))
+            if _is_own(frame.f_code.co_filename):
+                self._globals[frame.f_code] = frame.f_globals
+                return tuple(stack)
+            frame = frame.f_back
+        return tuple(stack)
+
+    def _collects(self, phase: str, info: Dict[str, int]) -> None:
+        if threading.get_ident() != self._thread or self._since_ns is None:
+            return
+        if phase == "start":
+            self._collection_ns = time.perf_counter_ns()
+        elif self._collection_ns:
+            self._collecting_ns += time.perf_counter_ns() - self._collection_ns
+
+    def lines(self) -> Optional[List[Dict[str, Any]]]:
+        """Return the script's lines and functions with their shares of the steps' time.
+
+        The largest share comes first. Return None if there are too few samples.
+
+        Keys: file, line, function, call (name of the called function), share, ns (per step),
+        waits_ns (part of ns in which the thread was blocked; None if unknown), beside (whether the
+        line ran in another thread than the steps).
+        """
+        if self._looks < _LEAST_LOOKS or not self._ns:
+            return None
+        waited: Counter[_Line] = collections.Counter()
+        spent = self._lines_of(self._spent, waited)
+        beside = self._lines_of(self._beside, None)
+        spent.update({line._replace(beside=True): ns for line, ns in beside.items()})
+        rows = [self._row(line, ns, waited[line]) for line, ns in spent.items()]
+        rows.append(self._row(None, self._collecting_ns, 0))
+        rows = [row for row in rows if row["share"] >= _LEAST_SHARE]
+        return sorted(rows, key=lambda row: -row["share"])
+
+    def _lines_of(
+        self, stacks: Counter[_Stack], waited: Optional[Counter[_Line]]
+    ) -> Counter[_Line]:
+        """Return the time of each line and function of the script in ``stacks``.
+
+        Add to ``waited`` for how much of it the thread was blocked. ``waited`` is None for stacks
+        of other threads.
+        """
+        spent: Counter[_Line] = collections.Counter()
+        impure: Set[CodeType] = set()  # functions of the script that call a framework
+        for stack, ns in stacks.items():
+            code, last = stack[-1]
+            if code not in self._globals:
+                continue
+            call = _call_at(code, last, self._globals[code])
+            if call in _TEXTS and len(stack) == 1:
+                call = None
+            below = any(_is_framework(each) for each, _ in stack[:-1])
+            if below or _is_of_framework(call, len(stack) == 1):
+                impure.add(code)
+                continue
+            line = _Line(code, _line_at(code, last), call)
+            blocked_ns = 0
+            if waited is not None and self._shows_waits and _may_wait(line, len(stack) == 1):
+                blocked_ns = ns - self._active[stack]
+            if call is None and blocked_ns < _WAITING_SHARE * ns:
+                line = _Line(code, code.co_firstlineno)
+            elif waited is not None:
+                waited[line] += blocked_ns
+            spent[line] += ns
+        for line in list(spent):
+            is_function = line.call is None and line.line == line.code.co_firstlineno
+            if is_function and (line.code in impure or line.code.co_name == "<module>"):
+                del spent[line]
+        return spent
+
+    def _row(self, line: Optional[_Line], ns: int, waited_ns: int) -> Dict[str, Any]:
+        """Return the entry of ``line``; None stands for the garbage collector."""
+        shows_waits = self._shows_waits and not (line and line.beside)
+        return {
+            "file": line and os.path.basename(line.code.co_filename),
+            "line": line and line.line,
+            "function": line and line.code.co_name,
+            "call": line.call if line else GARBAGE_COLLECTOR,
+            "share": min(ns / self._ns, 1.0),
+            "ns": round(ns / self.steps),
+            "waits_ns": round(min(max(waited_ns, 0), ns) / self.steps) if shows_waits else None,
+            "beside": bool(line and line.beside),
+        }
+
+
+def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
+    """Return whether a framework calls the user's innermost function on the stack of ``frame``."""
+    while frame is not None and not _is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    while frame is not None:
+        if _package(frame.f_code.co_filename) in _FRAMEWORKS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _may_wait(line: _Line, is_innermost: bool) -> bool:
+    """Return whether the thread waits for no framework if it is blocked at ``line``.
+
+    If no other Python code is below the line, nothing shows what a call does, except its name: it
+    may be a compiled function of a framework, which computes in other threads.
+    """
+    if not is_innermost:
+        return True
+    if line.call is None:
+        text = linecache.getline(line.code.co_filename, line.line).lstrip()
+        return text.startswith(_WAITING_STATEMENTS)
+    if line.call in _WAITS or line.call in ("open", "input", "print"):
+        return True
+    return line.call.partition(".")[0] in _SYSTEM
+
+
+def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
+    """Return whether ``call``, as ``_call_at`` names it, may belong to a framework.
+
+    A method of an unknown object, or an unknown function (``.name``), may, if it is the innermost
+    frame's call: then no Python code shows where it belongs.
+    """
+    if call is None or call in _VALUES:
+        return False
+    if call.startswith("."):
+        return is_innermost and call not in _WAITS | _LOGS
+    return call.partition(".")[0] in _FRAMEWORKS
+
+
+_NOT_OWN = tuple(
+    os.path.join(os.path.realpath(folder), "")
+    for folder in {
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        os.path.dirname(os.path.abspath(lstmprof.__file__)),
+    }
+)
+
+
+def _is_own(file: str) -> bool:
+    """Return whether a file is the user's: not Python's, lstmprof's or an installed package's."""
+    if file.startswith("<"):
+        return file.startswith("<ipython")
+    return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)
+
+
+_OURS = os.path.join(os.path.dirname(os.path.abspath(lstmprof.__file__)), "")
+
+
+def _is_framework(code: CodeType) -> bool:
+    """Return whether code is a framework's, or lstmprof's around calls of a framework."""
+    return _package(code.co_filename) in _FRAMEWORKS or code.co_filename.startswith(_OURS)
+
+
+def _package(file: str) -> str:
+    return file.rpartition("-packages" + os.sep)[2].partition(os.sep)[0]
+
+
+def _line_at(code: CodeType, last: int) -> int:
+    """Return the source line of the instruction at index ``last``."""
+    line = code.co_firstlineno
+    for start, at in dis.findlinestarts(code):
+        if start > last:
+            break
+        line = at or line
+    return line
+
+
+def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
+    """Return the name of the function that the instruction at index ``last`` calls, or None.
+
+    The name is ``module.function``, or ``.method`` and ``.function`` for an unknown object, such as
+    a local variable. ``names`` are the globals.
+    """
+    tree = _expression(code, last)
+    if not isinstance(tree, ast.Call):
+        return None
+    attributes: List[str] = []
+    called: Any = tree.func
+    while isinstance(called, ast.Attribute):
+        attributes.insert(0, called.attr)
+        called = called.value
+    if not isinstance(called, ast.Name):
+        return "." + attributes[-1] if attributes else None
+    base = names.get(called.id, getattr(builtins, called.id, None))
+    if inspect.ismodule(base):
+        return ".".join([base.__name__, *attributes])
+    if base is None:
+        return "." + (attributes or [called.id])[-1]
+    package = type(base).__module__.partition(".")[0]
+    if package in _FRAMEWORKS:  # a compiled function, which has the name of the script's function
+        return ".".join([package, called.id, *attributes])
+    owner = base if hasattr(base, "__qualname__") else type(base)
+    where = getattr(owner, "__module__", None)
+    full = ".".join([owner.__qualname__, *attributes])
+    return full if where in (None, "builtins", "__main__") else "{}.{}".format(where, full)
+
+
+def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
+    """Return the expression that the instruction at index ``last`` evaluates, or None.
+
+    Since Python 3.11, its columns are known; before, it is the only call on its line.
+    """
+    line = end = _line_at(code, last)
+    columns: Any = (None, None)
+    if hasattr(code, "co_positions"):  # Python 3.11
+        positions = list(code.co_positions())
+        first, final, *columns = positions[last // 2]
+        if first is not None and final is not None:
+            line, end = first, final
+    text = [linecache.getline(code.co_filename, number) for number in range(line, end + 1)]
+    with contextlib.suppress(SyntaxError, ValueError):
+        if None not in columns:
+            encoded = [each.encode() for each in text]
+            encoded[-1] = encoded[-1][: columns[1]]
+            encoded[0] = encoded[0][columns[0] :]
+            return ast.parse("(" + b"".join(encoded).decode() + ")", mode="eval").body
+        calls = [n for n in ast.walk(ast.parse(text[0].strip())) if isinstance(n, ast.Call)]
+        return calls[0] if len(calls) == 1 else None
+    return None
