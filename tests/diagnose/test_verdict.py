@@ -411,7 +411,7 @@ def test_the_parts_of_a_sample_sum_to_its_step(place: Path) -> None:
 def test_the_parts_of_two_samples_sum_to_the_difference_of_their_steps() -> None:
     found = diagnose_all([read(place) for place in samples() if place.parent == TRACES])
     pairs = [(d.fast, d.slow, d.verdict) for d in found if d.fast is not None]
-    assert {verdict.state for *_, verdict in pairs} >= {"found", "none"}
+    assert "found" in {verdict.state for *_, verdict in pairs}
     for fast, slow, verdict in pairs:
         assert sum(part.delta_ns for part in verdict.where) == verdict.whole_ns
         assert verdict.whole_ns == slow.length_ns - fast.length_ns >= 0
