@@ -40,7 +40,7 @@ def commands(runs: list[str], folder: str) -> dict[str, list[str]]:
     page = f"{folder}/report.html"
     of_several = {
         "lstmprof diagnose, two runs": [*lstmprof, "diagnose", *runs[:2]],
-        "lstmprof report, three runs": [*lstmprof, "report", *runs[:3], "--out", page],
+        "lstmprof report, three runs": [*lstmprof, "report", *runs[:3], "--out", page, "--force"],
     }
     return {
         _NOTHING: [sys.executable, "-c", "pass"],
