@@ -96,7 +96,7 @@ def _sweep(curves: pd.DataFrame, passes: pd.DataFrame, size: str) -> alt.LayerCh
     color = alt.Color(
         "ratio:N",
         sort=None,
-        legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=300),
+        legend=alt.Legend(title=None, orient="bottom", columns=2, columnPadding=40, labelLimit=300),
     )
     line = alt.Chart(curves).mark_line(point=True).encode(x=x, y=y, color=color)
     ring = alt.Chart(passes).mark_point(size=160, color="black", strokeWidth=1.5)

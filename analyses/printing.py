@@ -58,9 +58,14 @@ def _folders_of_runs(folder: Path) -> list[Path]:
     return [place for place in inner if not place.name.startswith(".") and run_folders_in(place)]
 
 
+#: Pixels left of a chart. An SVG reserves room for its labels by the fonts of the machine that
+#: wrote it; in wider fonts of a browser, the first letters were cut off.
+_LEFT = 40
+
+
 def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:
     """Write the chart of ``rows`` to ``path``; an HTML page needs no network."""
-    drawn = chart(rows)
+    drawn = chart(rows).properties(padding={"left": _LEFT, "top": 5, "right": 20, "bottom": 5})
     drawn.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
 
 
