@@ -37,8 +37,9 @@ _ROW_GROUP = 2**20  # rows per group of the Parquet file, as in files that are w
 _CODE = (
     "import sys; from pathlib import Path; from lstmprof.names import USUAL_TABLES;"
     "from lstmprof.breakdown import break_down; from lstmprof.runs.run import open_run;"
-    "break_down(open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL_TABLES)"
+    "found = break_down(open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL_TABLES);"
 )
+_CLEAN = _CODE + "found.steps()"
 
 
 def repeat(run: Run, least: int, folder: Path) -> int:
@@ -111,13 +112,13 @@ class Cost:
     memory_mb: float
 
 
-def cost(folder: Path, *tables: str) -> Cost:
+def cost(folder: Path, *tables: str, code: str = _CODE) -> Cost:
     """Return the cost of a process that computes ``tables`` of the run in ``folder``.
 
     Without ``tables``, it computes the default ones. Times are medians over rounds, memory is the
     maximum.
     """
-    costs = [_cost(folder, tables) for _ in range(ROUNDS)]
+    costs = [_cost(code, folder, tables) for _ in range(ROUNDS)]
     return Cost(
         statistics.median(one.wall_s for one in costs),
         statistics.median(one.cpu_s for one in costs),
@@ -125,9 +126,9 @@ def cost(folder: Path, *tables: str) -> Cost:
     )
 
 
-def _cost(folder: Path, tables: Sequence[str]) -> Cost:
+def _cost(code: str, folder: Path, tables: Sequence[str]) -> Cost:
     start = time.perf_counter()
-    child = subprocess.Popen([sys.executable, "-c", _CODE, str(folder), *tables])
+    child = subprocess.Popen([sys.executable, "-c", code, str(folder), *tables])
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
@@ -154,7 +155,7 @@ def of_long_steps(run: Run) -> None:
         with tempfile.TemporaryDirectory() as folder:
             count = repeat(run, size, Path(folder))
             join_steps(Path(folder), 10)
-            one = cost(Path(folder))
+            one = cost(Path(folder), code=_CLEAN)
         print(f"{count:20}{one.wall_s:9.2f}{one.cpu_s:9.2f}{one.memory_mb:8.0f}")
 
 

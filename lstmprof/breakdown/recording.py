@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.attribution import LATENCY, QUEUED, TAIL, UNATTRIBUTED, Intervals
-from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import thread_ids
@@ -192,6 +191,11 @@ def _borders(events: EventTable, intervals: Intervals, chosen: Flags, host: Flag
 
 def _count_equal(thread: Ints, event_ns: Ints, own: Ints, interval_ns: Ints) -> Ints:
     """Return for each pair (own, interval_ns) how many pairs (thread, event_ns) equal it."""
-    pair = numbered(np.concatenate([thread, own]), np.concatenate([event_ns, interval_ns]))
-    times = np.bincount(pair[: len(thread)], minlength=int(pair.max(initial=-1)) + 1)
-    return np.asarray(times[pair[len(thread) :]], dtype=np.int64)
+    if not len(thread):
+        return np.zeros(len(own), dtype=np.int64)
+    threads = int(max(thread.max(initial=NONE), own.max(initial=NONE))) - NONE + 1
+    first_ns = int(event_ns.min(initial=0))
+    pairs, times = np.unique((event_ns - first_ns) * threads + (thread - NONE), return_counts=True)
+    asked = (interval_ns - first_ns) * threads + (own - NONE)
+    place = np.minimum(np.searchsorted(pairs, asked), len(pairs) - 1)
+    return np.where(pairs[place] == asked, times[place], 0)
