@@ -15,7 +15,7 @@ import numpy as np
 
 from lstmprof.breakdown.slots import names_without_numbers
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import Groups, own_time
+from lstmprof.events.groups import Groups, distinct, own_time
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
@@ -85,8 +85,8 @@ def _in_few_steps(
     """Return long events whose names occur in few steps, without those inside others."""
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
-    pairs = np.unique(np.stack([names[rows], step[rows]]), axis=1)
-    steps_of = np.bincount(pairs[0], minlength=len(texts) + 1)
+    pairs = distinct(names[rows].astype(np.int64) * (windows + 1) + step[rows])
+    steps_of = np.bincount(pairs // (windows + 1), minlength=len(texts) + 1)
     rare: Flags = np.zeros(len(events), dtype=np.bool_)
     rare[rows] = steps_of[names[rows]] < RARE_SHARE * windows
     parent = events.rows_named("parent_id")

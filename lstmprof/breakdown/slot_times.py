@@ -16,7 +16,7 @@ from lstmprof.breakdown.attribution import Intervals
 from lstmprof.breakdown.slots import slots_of_intervals
 from lstmprof.events.annotate.calls import prepares
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import nearest, values_at
+from lstmprof.events.groups import distinct, nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
@@ -82,7 +82,7 @@ class SlotTimes:
         They count if the gap is long but absent in most steps: a disturbed host makes a device wait
         where it usually does not. Short gaps only move between neighbouring activities.
         """
-        present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
+        present = np.bincount(distinct(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
         whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)
         long = whole_ns >= LEAST_STALL_SHARE * present * self.length_ns.sum() / self.steps

@@ -19,7 +19,7 @@ from rapidfuzz.distance import LCSseq
 
 from lstmprof.breakdown.attribution import Intervals
 from lstmprof.events.annotate.steps import Window, windows_at
-from lstmprof.events.groups import Groups, numbered
+from lstmprof.events.groups import Groups, distinct, numbered
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -107,7 +107,7 @@ def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> 
     gap_before[activity_slot[gaps]] = slot[gaps]
     there = np.flatnonzero(busy & (activity_slot != NONE) & (gap_before[activity_slot] != NONE))
     windows = int(window.max(initial=0)) + 1
-    begun = np.unique(gap_before[activity_slot[there]] * windows + window[there])
+    begun = distinct(gap_before[activity_slot[there]] * windows + window[there])
     missing = np.setdiff1d(begun, slot[gaps] * windows + window[gaps])
     return missing // windows, missing % windows
 

@@ -216,6 +216,13 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
     ]
 
 
+def distinct(values: Ints) -> Ints:
+    """Return the distinct ``values``, sorted; faster than ``np.unique``, which hashes them."""
+    ordered = np.sort(values)
+    new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return np.asarray(ordered[new], dtype=np.int64)
+
+
 def numbered(*keys: Ints) -> Ints:
     """Return the number of each combination of ``keys``, sorted; ``UNKNOWN`` comes first."""
     code = _numbered(keys[0])
