@@ -44,7 +44,7 @@ QUANTILE_FOREIGN = 0.5
 #: disturbed.
 LEAST_STEPS = 3
 #: A profile with more events than this has no clean step; the profiled steps are shown as recorded.
-#: The clean step takes 2.5 CPU seconds per million events on an EPYC.
+#: The clean step takes 5 CPU seconds per million events on a Xeon.
 MOST_EVENTS = 2_000_000
 #: Cost of recording an event in a step, divided by its cost in a loop of one trivial call; used if
 #: the timed steps do not show the cost. In a step, the profiler's code and data have left the
