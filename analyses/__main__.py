@@ -27,7 +27,7 @@ claims of each study our runs reproduce:
 ## Method
 
 **Runs.** Our runs are the samples in [traces/](../traces/README.md); that page has the date and the
-machine of each. `lstmprof capture` recorded them on one thread of a CPU, mostly with shorter
+machine of each. `lstmprof capture` recorded them on one thread of a CPU, some with shorter
 sequences than in the studies (`-t20` in a name means 20 time steps). {sweep}
 
 **Names.** Names such as `torch-nn-lstm` are implementations (`lstmprof list` shows them). Names

@@ -118,9 +118,21 @@ def conclusion(rows: pd.DataFrame) -> str:
     return (
         f"{found}: the ratio of their steps is 1.3 to 1.4 times as large for 1000 time steps as "
         f"for 100. On a CPU this factor is {ratios} "
-        f"({grown[0].here.partition(', ')[2]}). It is smaller because a CPU has no launches, and "
-        "both LSTMs compute the same matmuls per time step"
+        f"({grown[0].here.partition(', ')[2]}). {_comparison(grown)}"
     )
+
+
+def _comparison(grown: Sequence[Claim]) -> str:
+    """Return how our factors compare with the study's, as far as their intervals show it."""
+    pairs = [(claim.ours, claim.theirs) for claim in grown if claim.ours and claim.theirs]
+    if all((ours.high or ours.value) < theirs for ours, theirs in pairs):
+        return (
+            "It is smaller because a CPU has no launches, and both LSTMs compute the same matmuls "
+            "per time step"
+        )
+    if all((ours.low or ours.value) > theirs for ours, theirs in pairs):
+        return "It is larger than on a GPU"
+    return "Our intervals are too wide to say whether it is smaller than on a GPU"
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:

@@ -142,6 +142,7 @@ def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
         holds=not faster,
         seen=f"{faster} of {len(ours)} others are faster than {BASE} (oneDNN on a CPU)",
         here=", ".join(ours.here.unique()),
+        conditions="CPU",
         why="on a CPU, oneDNN computes PyTorch's layer instead of cuDNN",
     )
 

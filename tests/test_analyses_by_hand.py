@@ -26,7 +26,7 @@ from analyses import (
     steps,
     sweep,
 )
-from analyses.claims import Claim
+from analyses.claims import Claim, Measured
 from benchmarks import kernel_sweep
 
 Made = Callable[..., lp.Run]
@@ -218,6 +218,15 @@ def test_a_lead_at_the_lengths_of_the_study_is_taken_first(made: Made) -> None:
     assert found.ours is not None
     assert found.ours.value == pytest.approx(1.5)
     assert found.here == "torch-lstmcell-basic, 100 and 1000 time steps"
+    ends = {
+        "smaller because": (1.09, 1.11),
+        "too wide": (0.9, 1.5),
+        "larger than": (1.9, 2.1),
+    }
+    for words, (low, high) in ends.items():
+        middle = (low + high) / 2
+        rows["lead"] = [Measured(1.0), Measured(1.0, 1.0, 1.0), Measured(middle, low, high)]
+        assert words in asr_cudnn_on_long.conclusion(rows)
 
 
 def test_an_example_is_a_step_over_the_batch(made: Made) -> None:

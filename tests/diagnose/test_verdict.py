@@ -410,8 +410,10 @@ def test_the_parts_of_a_sample_sum_to_its_step(place: Path) -> None:
 
 def test_the_parts_of_two_samples_sum_to_the_difference_of_their_steps() -> None:
     found = diagnose_all([read(place) for place in samples() if place.parent == TRACES])
+    alike = ("torch-lstmcell-fused", "torch-lstmcell-basic")  # as long as each other
+    found += diagnose_all([read(TRACES / name) for name in alike])
     pairs = [(d.fast, d.slow, d.verdict) for d in found if d.fast is not None]
-    assert "found" in {verdict.state for *_, verdict in pairs}
+    assert {verdict.state for *_, verdict in pairs} >= {"found", "none"}
     for fast, slow, verdict in pairs:
         assert sum(part.delta_ns for part in verdict.where) == verdict.whole_ns
         assert verdict.whole_ns == slow.length_ns - fast.length_ns >= 0

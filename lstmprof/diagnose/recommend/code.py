@@ -24,7 +24,7 @@ $fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: What a network may have beyond one forward LSTM layer and a head, and a template may support.
+#: Features beyond one forward LSTM layer and a head, which a network has or a template supports.
 _Extras = frozenset[str]
 _ONE: _Extras = frozenset()
 _FORWARD: _Extras = _ONE | {"layers"}
