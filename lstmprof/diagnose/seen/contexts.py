@@ -99,7 +99,7 @@ class _StepThreads:
 
 
 class Preparing:
-    """When and by which events the input was prepared."""
+    """The events that prepared the input, and the times in which they did."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
         preparing = prepares(events)
