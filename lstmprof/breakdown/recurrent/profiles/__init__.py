@@ -119,9 +119,6 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     named_calls,
 )
-#: A profile of several ranks with more events than ``KEPT_ROWS`` is searched in parts of this many
-#: events, to limit memory.
-_PART_ROWS = 2**19
 #: Every recognised layer or loop has an event whose name or path contains one of these words. Most
 #: profiles have none, and are not searched.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled", re.IGNORECASE)
@@ -155,13 +152,12 @@ def _parts(events: EventTable) -> Iterator[Ints | None]:
     if len(events) <= KEPT_ROWS:
         yield None
         return
-    most = _PART_ROWS if len(events.column("rank").unique()) > 1 else KEPT_ROWS
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     order = np.lexsort((step, rank))
     changes = np.flatnonzero((np.diff(rank[order]) != 0) | (np.diff(step[order]) != 0)) + 1
     ends = [*changes.tolist(), len(order)]
     first = 0
     for end, following in zip(ends, [*ends[1:], None], strict=True):
-        if following is None or following - first > most:
+        if following is None or following - first > KEPT_ROWS:
             yield np.sort(order[first:end])
             first = end
