@@ -128,8 +128,8 @@ def recommend(
         precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default the
             precision of ``like``, or ``"fp32"``.
         mode: ``"train"`` or ``"forward"``; by default the mode of ``like``, or ``"train"``.
-        threads: number of CPU threads; by default the number of ``like``. Otherwise 1 on a CPU; on
-            a GPU, the number of available CPUs.
+        threads: number of CPU threads. By default, on a CPU the number that ``like`` used, or 1
+            without ``like``; on a GPU the number of available CPUs.
         quick: stop after the first round.
         minutes: number of minutes after which no new measurement starts; a running measurement
             finishes.

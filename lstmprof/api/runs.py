@@ -193,9 +193,10 @@ class Run:
                 ``"backward-copies"`` (copies that autograd makes for gradients), ``"zero-fills"``
                 (filling tensors with zeros) or ``"slice-backward"`` (adding up the gradients of
                 slices ``x[t]``).
-            gemm_at_roofline: if True, every matmul runs at the measured peak rates of the device.
-            form: ``"layer"`` runs each recurrent layer as one op, like ``nn.LSTM``; ``"compiled"``
-                runs the step as compiled code.
+            gemm_at_roofline: True assumes that every matmul runs at the measured peak rates of the
+                device.
+            form: ``"layer"`` assumes that each recurrent layer runs as one op, like ``nn.LSTM``;
+                ``"compiled"`` assumes that the step runs as compiled code.
 
         Raises:
             UsageError: not exactly one change is given, a name is not valid, or the run lacks the
@@ -266,7 +267,7 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 
     Raises:
         ProfileError: ``target`` does not exist, or cannot be read as a profile.
-        RunError: the run is damaged.
+        RunError: the run is damaged, or none of several profiles can be read.
         UsageError: ``target`` contains several runs.
     """
     runs = read_all(target, step_range=step_range)
@@ -288,8 +289,9 @@ def read_all(*targets: Target | Iterable[Target], step_range: str | None = None)
             NVTX) that are the steps; by default, each profile's step markers are used.
 
     Raises:
-        ProfileError: no target can be read, and the first one is not a profile.
-        RunError: no target can be read, and the first one is a damaged run.
+        ProfileError: the only target does not exist, or cannot be read as a profile.
+        RunError: the only target is a damaged run, or none of several runs and profiles can be
+            read.
         UsageError: no target is given, or a target is neither a path nor a URL.
     """
     words = [word for target in targets for word in _words(target)]
