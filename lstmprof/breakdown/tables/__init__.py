@@ -70,13 +70,14 @@ class Source:
         and one example of each type of event of the other ranks, so that threads have the same
         numbers as in the whole profile.
         """
-        numbers = event_types(self._events).ranks if isinstance(self._events, Packed) else ()
-        if not isinstance(self._events, Packed) or len(numbers) < 2:
+        events = self._events
+        ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []
+        if not isinstance(events, Packed) or len(ranks) < 2:
             return make(self.events(columns), self.windows)
         tables = []
-        for rank in (None if number < 0 else number for number in numbers.tolist()):
-            events = self._events.table(columns, rows_of_ranks(self._events, [rank]))
-            table = make(events, [window for window in self.windows if window.rank == rank])
+        for rank in (None if number < 0 else number for number in ranks):
+            part = events.table(columns, rows_of_ranks(events, [rank]))
+            table = make(part, [window for window in self.windows if window.rank == rank])
             own = pc.field("rank").is_null() if rank is None else pc.field("rank") == rank
             tables.append(table.filter(own))
         return pa.concat_tables(tables)
