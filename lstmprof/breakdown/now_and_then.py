@@ -21,7 +21,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 
-#: An event that occurs in a smaller share of the steps is rare.
+#: An event is rare if it occurs in less than this share of the steps.
 RARE_SHARE = 0.5
 #: A rare event is listed if it takes at least this share of a clean step.
 LEAST_RARE_SHARE = 0.02
@@ -33,13 +33,13 @@ LONG = 3
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
 #: Part of the names of Python frames of PyTorch's profiler.
 _PROFILER = "torch/profiler/"
-#: The name of the time of a step in which no op runs.
+#: Name for the time of a step in which no op runs.
 BETWEEN = "Python between the ops"
 
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in ``steps`` steps only; there it takes ``each_ns``."""
+    """An event that occurs, or is long, in only ``steps`` steps; ``each_ns`` is its median time."""
 
     name: str
     steps: int
@@ -56,18 +56,18 @@ def now_and_then(
     on_device: bool,
     foreign: bool,
 ) -> tuple[Rare, ...]:
-    """Return events on which some steps spend time that other steps do not, longest first.
+    """Return the events that occur, or take long, in some steps only; the longest in total first.
 
-    ``slot`` has a number for each event; matching events of different steps have the same
-    (``slots``). ``step_ns`` is the clean step including the cost of recording. The ``quantile`` of
-    an event's times is its usual time. With ``on_device``, calls in which the host waits for its
-    device do not count. With ``foreign`` (another tool made the profile), an event may be long in
-    only one step; in profiles by lstmprof, one long event is noise.
+    ``slot`` has a number for each event; matching events of different steps have the same number
+    (``slots``). ``step_ns`` is the length of the clean step including the cost of recording. The
+    ``quantile`` of an event's times is its usual time. With ``on_device``, calls in which the host
+    waits for its device do not count. With ``foreign`` (another tool made the profile), an event
+    may be long in only one step; in profiles by lstmprof, one long event is noise.
     """
     if not len(events):
         return ()
-    # Not the profiler's own events, nor a device's copy of a range: its kernels, which may run in
-    # a later step, place it.
+    # Ignore the profiler's own events, and the copies of host ranges on a device: a copy has the
+    # times of the range's kernels, which may run in a later step.
     copied = events.is_kind("range") & (events.ints("device", UNKNOWN) != UNKNOWN)
     frames = events.is_kind("python") & events.where_name(lambda name: _PROFILER in name)
     own = events.is_kind("overhead") | (nearest(events.rows_named("parent_id"), frames) != NONE)
@@ -96,7 +96,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return names that occur in few steps and take long there, without those inside others.
+    """Return long events whose names occur in few steps; omit events inside such an event.
 
     The time of a host event is at least that of the activities that it launches.
     """
