@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     "--fail-if",
     "fail_if",
     default=FAIL_IF,
-    show_default=True,
     metavar="CONDITION",
     help="compare fails if this is true: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
     "several of these joined by 'or'.",
