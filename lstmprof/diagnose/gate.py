@@ -6,8 +6,8 @@
     'slower > 3 %' ────── limits ─┴─ verdict ─▶ pass · fail · inconclusive
 
 A limit is exceeded if the whole 95 % interval of the measured value (``certainty.pair``) is above
-the limit, and kept if the whole interval is below. Otherwise the result is inconclusive. The worst
-verdict on a pair of runs decides.
+the limit, and kept if the whole interval is below the limit. Otherwise the result is inconclusive.
+The worst verdict on a pair of runs decides.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ class Judged:
 class Verdict:
     """Whether the run ``new`` keeps every limit, compared with the run ``base``.
 
-    ``ratio`` is None if a step takes no time. ``judged`` has one entry per limit. ``advice`` is for
-    inconclusive verdicts, ``why`` (the diagnosis) for failed ones; else they are empty.
+    ``ratio`` is None if a step takes no time. ``judged`` has one entry per limit. ``advice`` is
+    empty unless the verdict is inconclusive; ``why`` (the diagnosis) is empty unless the verdict is
+    fail.
     """
 
     base: StepProfile
@@ -400,7 +401,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return functions of a run, strictest first; runs with the same result of one form a pair."""
+    """Return functions of a run, strictest first; two runs with equal results form a pair."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)
