@@ -141,7 +141,10 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return the columns about waits and lateness, from the rank's rows and its last arrivals."""
+    """Return the columns about waits and lateness of one rank and device.
+
+    ``own`` are its rows. ``late`` are the rows of all ranks in collectives in which it came last.
+    """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)
