@@ -93,7 +93,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
 
 
 class _ProgressLine:
-    """Shows progress on stderr: one changing line on a terminal, else a line now and then."""
+    """Shows progress on stderr: one changing line on a terminal, else a line every few seconds."""
 
     def __init__(self) -> None:
         self._shown_s: float | None = None
