@@ -1,14 +1,15 @@
-"""What benchmark studies said of LSTMs, beside what runs of lstmprof show: one question per file.
+"""Compare what benchmark studies said of LSTMs with runs of lstmprof: one question per file.
 
 ::
 
     runs ─ steps ─▶ table ─▶ claims (the study's number, ours, a verdict) ─▶ conclusion
                           └▶ chart
 
-``python -m analyses.NAME traces/`` prints a question's table, claims and conclusion and writes its
-chart; ``python -m analyses traces/ --charts FOLDER`` prints README.md, the answers to all, and
-writes its charts. The studies' numbers are in ``published``, each from a text that is named there;
-``measured`` has sweeps that are too many to keep as runs.
+``python -m analyses.NAME traces/`` prints the table, claims and conclusion of one question, and
+writes its chart. ``python -m analyses traces/ --charts FOLDER`` prints README.md, which answers all
+questions, and writes the charts of README.md. ``published`` has the studies' numbers, and names the
+text from which each number comes. ``measured`` has sweeps of so many sizes that their runs are not
+stored.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Part:
-    """A section of README.md: a study, its questions (a file each), and the one that is drawn.
+    """A section of README.md: a study, its questions (a file each), and the question with a chart.
 
-    ``title`` is the chart's text for those who cannot see it. ``note`` explains words of the study.
+    ``drawn`` names this question. ``title`` is the chart's text for people who cannot see it.
+    ``note`` explains words of the study.
     """
 
     heading: str
@@ -85,7 +87,7 @@ PARTS = (
         "Share of the fastest matmul's speed that each layer reaches on our CPU",
     ),
 )
-#: The questions in reading order; a file each, with ``table``, ``claims``, ``conclusion``,
+#: The questions in reading order. Each is a file with ``table``, ``claims``, ``conclusion``,
 #: ``chart`` and ``COMMAND``.
 QUESTIONS = tuple(name for part in PARTS for name in part.questions)
 

@@ -1,4 +1,4 @@
-"""README.md of the analyses, from the runs that are named: ``python -m analyses traces/``."""
+"""Print README.md of the analyses, computed from runs: ``python -m analyses traces/``."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _in_words(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]
 
 
 def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]:
-    """Yield a table per place of the study: its figures, the ratio, ours and the verdict."""
+    """Yield a table for each table of the study: its numbers, their ratio, our ratio, verdict."""
     if claims:
         yield from (
             "Each cell has two numbers of the study, **their ratio**, our ratio, and our verdict.",
@@ -162,7 +162,7 @@ def _cell(claim: Claim, numbers: dict[str, str]) -> str:
     return f"{claim.raw} = **{claim.their_number}**{ours}: {_verdict(claim, numbers)}"
 
 
-#: Larger tables are folded.
+#: Tables with more rows are folded.
 MOST_ROWS = 16
 
 

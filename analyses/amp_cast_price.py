@@ -1,8 +1,8 @@
 """What do the casts of mixed precision cost, and what does it save?
 
 Claim: in inference PyTorch's AMP takes 1.63 times as long as fp32 on average, because it casts the
-inputs of cuDNN (kernel study). Reads the timings and the casts of runs that differ in precision
-alone, and the sweeps of measured/kernel_study.csv.
+inputs of cuDNN (kernel study). Reads the timings and the casts of runs that differ only in
+precision, and the sweeps of measured/kernel_study.csv.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ COMMAND = (
 )
 TORCH, TORCH_AMP = ("torch-nn-lstm", "fp32"), ("torch-nn-lstm", "amp-bf16")
 KERAS, KERAS_AMP = ("keras-lstm", "fp32"), ("keras-lstm", "amp-bf16")
-#: TensorFlow's AMP over fp32 where it is 10 to 15 % faster.
+#: TensorFlow's time in AMP divided by its time in fp32: the middle of the study's 10 to 15 %
+#: faster.
 GAIN = 0.875
-#: What counts alone decide; the others compare times of single runs on a busy machine.
+#: Claims that counts of ops decide. The other claims compare times of single runs on a busy
+#: machine, so their verdicts are only likely.
 COUNTED = ("claim (f), casts",)
 SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run in mixed precision and its run in fp32: step, casts, their op."""
+    """Return one row per run in mixed precision that has a run in fp32: both steps, its casts."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]
@@ -91,7 +93,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _seen(lines: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return by claim what the sweeps show of it, and whether the claim holds."""
+    """Return claim -> fields of ``Claim``: what the sweeps show, and whether the claim holds."""
     length, hidden = (sweep.ratios(lines, TORCH_AMP, TORCH, s) for s in ("time_steps", "hidden"))
     keras, keras_length = (
         sweep.ratios(lines, KERAS_AMP, KERAS, s) for s in ("hidden", "time_steps")

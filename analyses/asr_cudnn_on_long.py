@@ -1,10 +1,11 @@
 """Does the lead of the library's own layer grow with the sequence?
 
 Claim: PyTorch's loop of hand-written cells takes 2.8 times as long as its cuDNN layer at 100 time
-steps and 3.8 times at 1000, so the lead grows 1.4 times (ASR study). Reads the timings.
+steps and 3.8 times as long at 1000, so the lead grows 1.4 times (ASR study). Reads the timings.
 
-Compares the study's two networks if both were captured at their own lengths; otherwise the shortest
-and the longest captured sequences of 1x320-ce-short.
+The lead is a step of the loop divided by a step of the layer. The study's two networks are compared
+if both were captured with the study's numbers of time steps; otherwise the shortest and the longest
+captured sequences of 1x320-ce-short are compared.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ OWN_LENGTHS = [named(SHORT).time_steps, named(LONG).time_steps]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation and length: its step divided by that of PyTorch's layer."""
+    """Return one row per implementation and length: its step divided by PyTorch's layer's step."""
     own = steps.table(runs)
     rows = []
     for time_steps, captured in _lengths(own):
@@ -55,7 +56,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """Return the runs of SHORT at each of its lengths, shortest first, and of LONG at its own."""
+    """Return (time steps, runs): of SHORT for each captured length, then of LONG."""
     short = own[own.workload.astype(str).str.fullmatch(rf"{SHORT}(?:-t\d+)?")]
     lengths = [
         (int(str(length)), steps.of_network(rows, SHORT))
@@ -65,7 +66,7 @@ def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return how much each loop falls further behind on the long sequence."""
+    """Return one claim per loop: by what factor its lead grows from short to long sequences."""
     theirs = published("asr").pivot(index="implementation", columns="network", values="step_ms")
     leads = theirs / theirs.loc[BASE]
     made = []
@@ -123,7 +124,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def _comparison(grown: Sequence[Claim]) -> str:
-    """Return how our factors compare with the study's, as far as their intervals show it."""
+    """Return a sentence: whether our factors are smaller or larger than the study's factors."""
     pairs = [(claim.ours, claim.theirs) for claim in grown if claim.ours and claim.theirs]
     if all((ours.high or ours.value) < theirs for ours, theirs in pairs):
         return (

@@ -3,8 +3,9 @@
 Claim: the slowest takes 5.1 times as long as the fastest on 1x320-ce-short and 7.2 times on
 1x320-ce-long, on a GPU (ASR study). Reads the timings and the ledger.
 
-Each number is a step over that of PyTorch's own layer, which runs on a CPU too: cuDNN there, oneDNN
-here. Of the longest sequences that were captured; the study's have 100 and 1000 time steps.
+Each number is a step divided by the step of PyTorch's own layer, which cuDNN computes in the study
+and oneDNN on our CPU. Our numbers are of the longest sequences that were captured; the study's
+sequences have 100 and 1000 time steps.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ COMMAND = (
     "--workload 1x320-ce-short --time-steps 20    # and 1x320-ce-long; 10 steps of 4x320-…"
 )
 BASE = "torch-nn-lstm"
-#: The slowest over the fastest, as the study's figures say; their labels are whole milliseconds.
+#: Step of the slowest LSTM divided by the step of the fastest, from the study's figures, whose
+#: labels are whole milliseconds.
 SPREAD = {
     "1x320-ce-short": 5.1,
     "1x320-ce-long": 7.2,
@@ -75,7 +77,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _mean(captured: pd.DataFrame, implementation: str) -> str | None:
-    """Return mean and standard deviation of the timed steps in ms, as the study states its own."""
+    """Return mean and standard deviation of the timed steps in ms, the form that the study uses."""
     own = captured[captured.implementation == implementation]
     if not len(own) or own.std_ms.isna().any():
         return None
@@ -95,8 +97,9 @@ def _step(rows: pd.DataFrame, implementation: str) -> float:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the spread of each network, the claims in words, and each system's ratio to PyTorch's
-    layer.
+    """Return the claims: the spread of each network, claims in words, and the table's ratios.
+
+    The ratios are steps of each system divided by the step of PyTorch's layer.
     """
     groups = [(str(network), group) for network, group in rows.groupby("network", sort=False)]
     why = {network: _why(network, group) for network, group in groups}
@@ -132,7 +135,7 @@ def _why(network: str, rows: pd.DataFrame) -> str:
 
 
 def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
-    """Return the claim that no layer is faster than the library's own, in all captured networks."""
+    """Return ``claim`` (no LSTM is faster than the library's layer) with what our runs show."""
     ours = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     if not len(ours):
         return claim
@@ -148,9 +151,7 @@ def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
 
 
 def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
-    """Return a claim of the study's text: its ratio from the study's table, and ours if
-    captured.
-    """
+    """Return a claim of the study's text, with its ratio in the study's table and our ratio."""
     sides = [
         (network, rows[(rows.network == network) & rows.implementation.isin(names.split())])
         for network, names in ((line.over_network, line.over), (line.under_network, line.under))

@@ -1,10 +1,11 @@
 """Did PyTorch's LSTMs become faster from version to version?
 
 Claim: from PyTorch 0.1.12 to 0.4.0 the cuDNN layer became 1.8 times as fast on 1x320-ce-long, the
-hand-written cell 1.7 times (ASR study). Reads the timings of one network in several versions.
+hand-written cell 1.7 times as fast (ASR study). Reads the timings of one network in several
+versions.
 
-No package index has PyTorch before 1.0.0, so those steps cannot be taken again: what is measured
-here is from an old version that can be had to today's.
+No package index has PyTorch before 1.0.0, so the study's steps cannot be measured again. Our runs
+compare an old version that can still be installed with today's version.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation, network and PyTorch version, if there are several
-    versions.
-    """
+    """Return one row per implementation, network and version, if PyTorch has several versions."""
     own = steps.table(runs)
     kernels = {run.name: run.info.kernels_used for run in runs}
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]
@@ -58,7 +57,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _beside(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that took turns with each other, or all runs if none did."""
+    """Return the runs of several versions that took turns with each other; if none, all runs."""
     beside = [group for turns, group in rows.groupby("turns") if turns]
     several = [group for group in beside if group.version.nunique() > 1]
     return max(several, key=len) if several else rows
@@ -69,7 +68,7 @@ def _over(one: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return each older version of the study over its newest, by system and network."""
+    """Return one claim per system, network and older version: its step over the newest's step."""
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False

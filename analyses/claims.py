@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from analyses.published import STUDIES, Study, rows as published
 
-#: Two numbers agree whose quotient is at most this.
+#: Two numbers agree if the larger divided by the smaller is at most this. Chosen by hand.
 ALIKE = 1.25
 
 
@@ -26,7 +26,7 @@ class Measured:
     high: float | None = None
 
     def over(self, base: Measured) -> Measured:
-        """Return this divided by ``base``, with the root sum of squares of both errors."""
+        """Return this value over ``base``; relative errors combine as a root sum of squares."""
         value = self.value / base.value
         if not (self.low and self.high and base.low and base.high):
             return Measured(value)
@@ -41,7 +41,7 @@ class Measured:
 
     @classmethod
     def mean(cls, values: Sequence[Measured]) -> Measured:
-        """Return the mean; its interval is from the mean lower end to the mean upper end."""
+        """Return the mean of ``values``; its interval has the means of the lower and upper ends."""
         ends = ([v.low for v in values], [v.high for v in values])
         low, high = (None if None in end else sum(filter(None, end)) / len(values) for end in ends)
         return cls(sum(v.value for v in values) / len(values), low, high)
@@ -56,20 +56,21 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A number or a sentence of a study, beside ours.
+    """A number or a sentence of a study, beside the number or observation from our runs.
 
     Attributes:
-        says: the study's sentence, or what its number is of.
-        theirs: the study's number in ``unit``; None for a sentence without one.
+        says: the study's sentence, or a description of its number.
+        theirs: the study's number in ``unit``; None for a sentence without a number.
         ours: the same number from our runs; None if no run has it.
         holds: for a sentence without a number, whether it is true of our runs; ``likely`` is True
             if the intervals of the runs would also allow the opposite.
-        seen: what our runs show, in words, for a sentence without a number.
-        here: which runs ours is from; ``conditions`` are those that differ from the study's.
-        needs: what settles the claim if ours is missing, and ``command`` is how.
+        seen: for a sentence without a number, what our runs show, in words.
+        here: the runs from which our number comes; ``conditions``: how their conditions differ from
+            the study's.
+        needs: what is needed to settle the claim if no run of ours does; ``command`` settles it.
         why: the measured reason for a difference.
-        place: the part of the study's text; ``row``, ``column`` and ``raw`` (the study's own
-            figures) place the claim in a table of the study.
+        place: the part of the study's text. ``row`` and ``column`` are the claim's place in a table
+            of the study, and ``raw`` is the text of the study's numbers.
     """
 
     study: Study
@@ -101,7 +102,7 @@ class Claim:
 
     @property
     def certain(self) -> bool:
-        """Return whether every value in our interval gives the same verdict."""
+        """Return whether every value in the interval of our number gives the same verdict."""
         if self.theirs is None or self.ours is None:
             return not self.likely
         ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
@@ -124,15 +125,15 @@ class Claim:
 
     @property
     def our_number(self) -> str:
-        """Return our number or what we saw as text: ``1.23× (1.10–1.38)``; empty if neither."""
+        """Return our number as text, ``1.23× (1.10–1.38)``, or what our runs show (``seen``)."""
         return self.ours.text(self.unit) if self.ours else self.seen
 
 
 def quoted(question: str) -> list[Claim]:
     """Return the claims in words on ``question`` that no table of a study gives.
 
-    A claim about the interface of a library holds, or does not, whatever the machine; ``seen`` is
-    the evidence. The others need a GPU.
+    A claim about the interface of a library is true or false on every machine; ``seen`` is the
+    evidence. The other claims need a GPU.
     """
     table = published("in_words")
     table = table[table.question == question].astype(object).where(table.notna(), None)

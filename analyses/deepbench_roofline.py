@@ -1,9 +1,11 @@
 """How near does a recurrent layer come to the fastest product, and what does a larger batch cost?
 
-Claim: on a V100 cuDNN's LSTM of 512 units takes 1.8 times as long with a batch of 128 as with one
-of 16, and computes 5.6 times as fast (DeepBench). Reads the timings and the measured peak.
+Claim: on a V100 cuDNN's LSTM of 512 units takes 1.8 times as long with a batch of 128 as with a
+batch of 16, and its forward pass computes 5.6 times as many FLOP/s (DeepBench). Reads the timings
+and the measured peak rates.
 
-The study's layers have no product with the inputs, ours do: as wide as the layer, twice its work.
+The study's layers have no matmul with the inputs. Our layers have one, with inputs as wide as the
+layer, which doubles the work.
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ from lstmprof.runs.metadata import condition
 COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"
 IMPLEMENTATION = "torch-nn-lstm"
 GATES = {"lstm": 4, "gru": 3}
-#: Limit for the operations of a step. Larger steps take a CPU core half a minute or more, and a
-#: capture has dozens.
+#: Largest number of operations per step that we capture. With more operations, a step takes a CPU
+#: core half a minute or more, and a capture has dozens of steps.
 MOST_OPERATIONS = 2e12
 #: The size that grows in a claim → the sizes that stay equal.
 GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hidden", "batch"]}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per size of the study: both steps, our share of the fastest matmul's speed."""
+    """Return one row per size of the study: the study's step, our step, our share of the peak.
+
+    The peak is the speed of the fastest measured matmul.
+    """
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []
@@ -48,9 +53,10 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _fastest_products(runs: Sequence[lp.Run]) -> dict[str, float]:
-    """Return by run the operations per second of the fastest matmul on its device.
+    """Return run name -> operations per second of the fastest matmul on the run's device.
 
-    The fastest matmul of all runs on a device counts, because some were measured while it was slow.
+    The fastest matmul of all runs on a device counts, because some runs were captured while the
+    device was slow.
     """
     fastest: dict[tuple[object, ...], float] = {}
     for run in runs:
@@ -72,21 +78,24 @@ def _study(line: pd.Series) -> dict[str, object]:
 
 
 def recurrence(line: pd.Series) -> int:
-    """Return the operations of the matmuls with the state, forward."""
+    """Return the operations of the matmuls with the state h, in the forward pass."""
     one = 2 * GATES[line.cell] * line.hidden * line.hidden
     return int(one * line.batch * line.time_steps)
 
 
 def operations(line: pd.Series) -> int:
-    """Return the operations of our step's matmuls: inputs as wide as the state, twice as many
-    backward.
+    """Return the operations of all matmuls in a training step of ours.
+
+    Inputs are as wide as the state, which doubles ``recurrence``; the backward pass has twice as
+    many operations as the forward pass.
     """
     return 3 * 2 * recurrence(line)
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return for each layer the largest size divided by the smallest: LSTMs by batch, GRUs by
-    length, too.
+    """Return one claim per layer: its step at the largest size divided by that at the smallest.
+
+    The size is the batch; for GRUs also the number of time steps.
     """
     made = []
     for by, keep in GROWING.items():

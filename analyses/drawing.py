@@ -1,4 +1,4 @@
-"""The charts of the analyses: a study's number and ours in one row."""
+"""The charts of the analyses: each row shows a study's number and our number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH, ROW = 560, 24
 def pairs(
     labels: Iterable[str], theirs: Iterable[float], ours: Sequence[float], title: str
 ) -> alt.LayerChart:
-    """Draw a line from the study's number to ours, one row per label, on a logarithmic axis."""
+    """Draw a line from the study's number to our number, one row per label; the axis is log."""
     rows = pd.DataFrame({"label": [*labels], "study": [*theirs], "ours": [*ours]})
     order = rows.label.tolist()
     y = alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=360, ticks=False))
@@ -43,7 +43,7 @@ def pairs(
 
 
 def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.LayerChart:
-    """Draw one bar per label, if no study has a number."""
+    """Draw one bar per label, for numbers that no study has."""
     rows = pd.DataFrame({"label": [*labels], "number": [*values]})
     y = alt.Y("label:N", sort=rows.label.tolist(), title=None, axis=alt.Axis(labelLimit=360))
     bar = alt.Chart(rows).mark_bar(color=OURS).encode(y=y, x=alt.X("number:Q", title=title))
@@ -52,9 +52,9 @@ def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.Laye
 
 
 def sweeps(series: dict[str, dict[str, pd.Series]]) -> alt.HConcatChart:
-    """Draw ratios by size, a chart per size, with a ring where a curve passes 1.
+    """Draw how ratios depend on sizes: a chart per kind of size, a ring where a curve passes 1.
 
-    ``series`` has per name and size a ratio whose index is the size.
+    ``series`` is name of the ratio -> kind of size (such as ``batch``) -> ratios, indexed by size.
     """
     curves = pd.DataFrame(
         [

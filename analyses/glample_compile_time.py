@@ -1,11 +1,11 @@
 """What does the first step cost, and what one example after it?
 
 Claim: with 128 units and batches of 32 the first pass takes 0.03 s in Torch, 3.91 s in TensorFlow
-and 7.46 s in Theano, and then an example 434, 820 and 290 µs (glample). Reads the timings.
+and 7.46 s in Theano; after it, an example takes 434, 820 and 290 µs (glample). Reads the timings.
 
-Torch is PyTorch's own layer here, and Theano is PyTensor. TensorFlow's cell is written by hand, as
-the study's is. RNNs are Keras's on TensorFlow and on Theano. Our first step is a whole training
-step, with compilation and the optimizer's update.
+We compare Torch with PyTorch's own layer, and Theano with PyTensor. Our TensorFlow cell is written
+by hand, as in the study. For RNNs, we use Keras on TensorFlow and on Theano. Our first step is a
+whole training step, with compilation and the optimizer's update.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BASE = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per library and network of the study, with ours where it was captured."""
+    """Return one row per library and network of the study, with our times if it was captured."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     rows = []
@@ -64,12 +64,12 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _products(ours: pd.DataFrame, named: dict[str, lp.Run]) -> dict[str, float | None]:
-    """Return the share of matmuls and of dispatch in the training step."""
+    """Return the shares of matmuls and of dispatch in our training step; None if not captured."""
     shares = steps.work(named[ours.run.iloc[0]]) if len(ours) else {}
     return {name: shares.get(name) for name in ("product_share", "dispatch_share")}
 
 
-#: What is claimed of each library: our column, the study's, words, and the study's unit.
+#: What is claimed of each library: (our column, the study's column, words, the study's unit).
 CLAIMED = (
     ("first_s", "their_first_s", "first pass", "s"),
     ("us", "their_us", "training", "µs"),
@@ -78,7 +78,7 @@ CLAIMED = (
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return first pass and time per example of each library over those of Torch."""
+    """Return claims: each library's first pass and time per example divided by Torch's."""
     made = []
     for network, group in rows.groupby("network", sort=False):
         base = group[group.implementation == BASE].iloc[0]
@@ -104,7 +104,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _why(column: str, library: str, rows: pd.DataFrame) -> str:
-    """Return the measured reason for differences of a library."""
+    """Return the measured reason why our ratios of a library differ from the study's."""
     if column == "first_s":
         return (
             "first pass: our versions of the libraries are newer, and our first pass is a whole "

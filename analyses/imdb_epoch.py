@@ -1,10 +1,11 @@
 """How long do three epochs of IMDB take, by framework?
 
 Claim: with cuDNN's GRU PyTorch takes 16 s on a P100, Keras on TensorFlow 26 s (IMDB GRU). Reads the
-timings: 25,000 reviews in batches of the workload, three epochs of it.
+timings: our time is the step, multiplied by the number of batches in three epochs of 25,000
+reviews.
 
-A review has as many tokens as ``time_steps`` of the runs, the study's have 150. They are drawn
-unless the runs were given ``--data imdb.npz``. No validation, no loading.
+A review in our runs has ``time_steps`` tokens; a review of the study has 150. The tokens are random
+unless the runs were captured with ``--data imdb.npz``. Validation and loading are not included.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from lstmprof.workloads.studies import named as network_named
 
 COMMAND = "lstmprof capture --impl torch-nn-lstm --impl keras-lstm --workload imdb-gru"
 NETWORK, BASE = "imdb-gru", "torch-nn-lstm"
-#: From the study's params_lstm.py, and the 25k training reviews of its README.
+#: Number of epochs in the study's params_lstm.py, and number of training reviews in its README.
 EPOCHS, REVIEWS = 3, 25_000
-#: The study's notebooks.
+#: System -> the study's notebook.
 NOTEBOOKS = {
     "CNTK": "CNTK_RNN.ipynb",
     "Keras (CNTK)": "Keras_CNTK_RNN.ipynb",
@@ -36,12 +37,12 @@ NOTEBOOKS = {
     "Julia Knet": "Knet_RNN.ipynb",
     "R Keras (TensorFlow)": "KerasR_TF_RNN.ipynb",
 }
-#: The columns of the study's table.
+#: The columns of the study's table: (column of ours, GPU).
 GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per system of the study: seconds of three epochs, theirs and ours."""
+    """Return one row per system of the study: seconds of three epochs in the study and in ours."""
     captured = steps.of_network(steps.table(runs), NETWORK)
     rows = []
     for line in published("imdb").itertuples():
@@ -66,7 +67,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return each system over PyTorch on each GPU of the study, and the study's lessons."""
+    """Return claims: each system's time over PyTorch's, for each GPU, and the study's lessons."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:
@@ -127,7 +128,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the study's time on a P100 over that of PyTorch, and ours."""
+    """Draw each system's time divided by PyTorch's time: the study's on a P100, and ours."""
     base = rows[rows.implementation == BASE].iloc[0]
     shown = rows[rows.s.notna() & rows.p100_s.notna() & (rows.implementation != BASE)]
     ours = [seconds.value / base.s.value for seconds in shown.s]

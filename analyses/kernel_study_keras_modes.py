@@ -1,9 +1,9 @@
 """Which mode of Keras's LSTM layer is the fastest, and why?
 
-Claim: mode 1 (many small matmuls) is faster than mode 2 (few large ones) for batches of 16 or less
-and from 1000 time steps on (kernel study). Mode 0 is cuDNN on a GPU; on a CPU it is the layer with
-its defaults. Reads the timings and the ledger of forward runs, and the sweeps of
-measured/kernel_study.csv.
+Claim: mode 1 (many small matmuls) is faster than mode 2 (few large matmuls) for batches of 16 or
+less, and for 1000 time steps or more (kernel study). Mode 0 is Keras's layer with its default
+options, which calls cuDNN on a GPU. Reads the timings and the ledger of forward runs, and the
+sweeps of measured/kernel_study.csv.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODES = {"keras-lstm": 0, "keras-lstm-mode1": 1, "keras-lstm-mode2": 2}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per mode and network: the step, and where it goes."""
+    """Return one row per mode and network: the step, and its shares of matmuls and idle time."""
     own = steps.table(runs)
     own = own[own.implementation.isin(MODES) & (own["mode"] == "forward")]
     ledgers = {run.name: run.ledger().to_pandas() for run in runs if run.name in set(own.run)}
@@ -87,7 +87,7 @@ def _seen(claim: Claim, holds: bool, ratio: pd.Series, size: str) -> Claim:
 
 
 def _why(lines: pd.DataFrame) -> str:
-    """Return what mode 1 and mode 2 run per time step."""
+    """Return sentences on the ops and matmuls that mode 1 and mode 2 run."""
     one, two = (sweep.of(lines, mode) for mode in (MODE1, MODE2))
     ops = [(side.ops / side.time_steps).median() for side in (one, two)]
     products = [(side.product_ms / side.step_ms).median() for side in (one, two)]

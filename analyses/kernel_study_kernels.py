@@ -4,7 +4,7 @@ Claim: PyTorch takes 1.53 times as long as cuDNN alone, TensorFlow's layer 18.8 
 Table 2). Reads the timings of forward runs, and the sweeps of measured/kernel_study.csv.
 
 The study gives mean percentage errors: the mean over its grid of sizes of (first − second) / first.
-One minus this error is the mean of second over first, which is the number compared here.
+One minus this error is the mean of second / first. This mean is compared here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SIZES = (
     "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
 )
 KERAS, TORCH = ("keras-lstm", "fp32"), ("torch-nn-lstm", "fp32")
-#: A ratio above which one of two is "far slower" or has "many more"; the study gives no limit.
+#: Ratios above this count as "far slower" and "many more". Chosen by hand: the study gives no
+#: limit.
 FAR = 2.0
 #: What Keras's layer does in each mode of the study.
 _MODES = {
@@ -36,7 +37,7 @@ _MODES = {
     "TF mode 1": "many small matmuls",
     "TF mode 2": "few large matmuls",
 }
-#: The curves of the chart: over, under.
+#: The curves of the chart: name -> (numerator, denominator), each (implementation, precision).
 COMPARED = {
     "Keras mode 1 over mode 2": (("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")),
     "Keras over PyTorch": (KERAS, TORCH),
@@ -51,9 +52,9 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per comparison of Table 2, with ours over all sizes that both have.
+    """Return one row per comparison of Table 2, with our numbers over all sizes of both sides.
 
-    Ours are of the runs on a GPU, or, without any, of the forward runs and the sweeps on a CPU.
+    Our numbers come from runs on a GPU; if there are none, from forward runs and sweeps on a CPU.
     """
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
@@ -90,7 +91,7 @@ def _compares_cudnn(line: dict[Hashable, str]) -> bool:
 
 
 def _kind(precision: pd.Series) -> pd.Series:
-    """Return ``fp32`` or ``amp``: on a CPU mixed precision is bf16, on the study's GPU fp16."""
+    """Return ``fp32`` or ``amp``: mixed precision is bf16 on a CPU, but fp16 in the study."""
     return precision.astype(str).str.split("-").str[0]
 
 
@@ -106,7 +107,7 @@ def mpe(first: pd.Series, second: pd.Series) -> float:
 
 
 def _mean_ratio(both: pd.DataFrame) -> Measured:
-    """Return the mean of second over first, from the mean lower to the mean upper end."""
+    """Return the mean of second / first over all sizes, with its interval."""
     ratios = [
         Measured(row.step_ms_second, row.low_ms_second, row.high_ms_second).over(
             Measured(row.step_ms_first, row.low_ms_first, row.high_ms_first)
@@ -171,12 +172,15 @@ def _why(line: dict[Hashable, str]) -> str:
 
 
 def _in_words(name: str) -> str:
-    """Return the study's name of an implementation, with its meaning if it is a mode of Keras."""
+    """Return the study's ``name`` of an implementation; explain it if it is a mode of Keras."""
     return f"{name} (Keras's layer with {_MODES[name]})" if name in _MODES else name
 
 
 def _from_sweep(claim: Claim) -> Claim:
-    """Return claim (e) with what the sweep shows; the others compare with cuDNN alone."""
+    """Return ``claim``; if it is claim (e), add what the sweep shows.
+
+    Our sweep cannot answer the other claims, which compare with cuDNN alone.
+    """
     lines = sweep.rows()
     if not claim.place.startswith("claim (e)") or not len(lines):
         return claim

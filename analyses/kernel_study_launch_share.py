@@ -1,7 +1,8 @@
 """How much of a step does a GPU wait for its host?
 
-Claim: launching is 72.4 % of the sampled time of Keras's mode 1 in inference, and about as much of
-mode 2 (kernel study). Reads the ledger of every run on a GPU; runs of a CPU have no launches.
+Claim: launches take 72.4 % of the sampled time of Keras's mode 1 in inference, and about the same
+share of mode 2 (kernel study). Reads the ledger of every run on a GPU; runs on a CPU have no
+launches.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ COMMAND = (
     "lstmprof capture --impl 'torch-*' --impl 'keras-lstm*' --mode forward --device cuda:0 "
     "--workload 1x320-ce-short"
 )
-#: Time that an infinitely fast host would save (docs/ledger.md), also in tails.
+#: Parts of the ledger that an infinitely fast host would save (docs/ledger.md), also at the end of
+#: a step (``tail:…``).
 WAITS = ("launch call", "launch latency", "runtime", "alloc", "dispatch", "python", "host")
 COLUMNS = ["run", "implementation", "workload", "mode", "launching", "waits_for_host"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run on a GPU: its share of launching, and of all waiting for the host."""
+    """Return one row per run on a GPU: its shares of launches, and of all waiting for the host."""
     return pd.DataFrame([_row(run) for run in runs if _on_gpu(run)], columns=COLUMNS)
 
 
@@ -54,7 +56,7 @@ def _row(run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the share of launching in the forward pass of Keras's modes 1 and 2."""
+    """Return claims: the shares of launches in the forward pass of Keras's modes 1 and 2."""
     share, alike, result = quoted("kernel_study_launch_share")
     launching = rows[rows["mode"] == "forward"].drop_duplicates("implementation", keep="last")
     launching = launching.set_index("implementation")

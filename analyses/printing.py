@@ -1,4 +1,4 @@
-"""One question on the command line: its table, its claims, its chart; errors in one line."""
+"""Answer one question on the command line: print its table and claims, write its chart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN = "–"
 
 
 def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
-    """Print what the runs on the command line say to the question of ``analysis``."""
+    """Print how the runs on the command line answer the question of ``analysis``."""
     parser = argparse.ArgumentParser(description=title(analysis))
     parser.add_argument("runs", nargs="+", help="a run, or a folder of runs, or of such folders")
     parser.add_argument("--chart", type=Path, help="the chart's file: .html, .svg, .png or .json")
@@ -42,7 +42,7 @@ def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
 
 
 def runs_of(named: Sequence[str]) -> list[lp.Run]:
-    """Return every named run, and the runs in named folders and their subfolders.
+    """Return every run in ``named``, and the runs in these folders and their subfolders.
 
     Raises:
         LstmprofError: as in ``lstmprof.read_all``.
@@ -58,8 +58,9 @@ def _folders_of_runs(folder: Path) -> list[Path]:
     return [place for place in inner if not place.name.startswith(".") and run_folders_in(place)]
 
 
-#: Pixels left of a chart. An SVG reserves room for its labels by the fonts of the machine that
-#: wrote it; in wider fonts of a browser, the first letters were cut off.
+#: Free pixels at the left of a chart. An SVG has as much room for its labels as they need in the
+#: fonts of the machine that wrote the SVG; with wider fonts in a browser, the first letters were
+#: cut off.
 _LEFT = 40
 
 
@@ -70,7 +71,7 @@ def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: 
 
 
 def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
-    """Return the question, its table, and the study's claims with our numbers."""
+    """Return the text: the question, its table, the study's claims with our numbers, conclusion."""
     claims: list[Claim] = analysis.claims(rows)
     parts = [title(analysis), plain(rows)]
     if claims:
@@ -85,7 +86,7 @@ def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
 
 
 def settling(claims: Sequence[Claim]) -> list[str]:
-    """Return the commands that settle the claims without a number of ours, each once."""
+    """Return the commands that settle the claims that our runs leave open, each command once."""
     return [*dict.fromkeys(claim.command for claim in claims if claim.kind == "needs a GPU")]
 
 
@@ -115,5 +116,5 @@ def shown(value: object) -> str:
 
 
 def plain(rows: pd.DataFrame) -> str:
-    """Return a table for a terminal; empty without rows."""
+    """Return ``rows`` as a table for a terminal, or a sentence if there are no rows."""
     return rows.map(shown).to_string(index=False) if len(rows) else "No run here answers it."

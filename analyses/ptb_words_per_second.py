@@ -1,8 +1,9 @@
 """How many words a second does the language model of the Penn Treebank learn from?
 
-Claim: the small model (200 units) trains 13 epochs in an hour, the large one (1500 units) 55 epochs
-in a day (PTB model), so that a word of the large one takes 5.7 times as long. With cuDNN TensorFlow
-trains on 2.1 times as many words per second as with BasicLSTMCell (PTB study). Reads the timings.
+Claim: the small model (200 units) trains 13 epochs in an hour, the large model (1500 units) 55
+epochs in a day (PTB model), so that a word of the large model takes 5.7 times as long. With cuDNN
+TensorFlow trains on 2.1 times as many words per second as with BasicLSTMCell (PTB study). Reads the
+timings.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COMMAND = (
     "--impl torch-nn-lstm --workload ptb-large --hidden 200 --features 200 --time-steps 20"
 )
 SMALL, LARGE = 200, 1500
-#: Hours of an epoch, of README and main.lua.
+#: Number of units -> hours per epoch, from README and main.lua.
 EPOCH_HOURS = {SMALL: 1 / 13, LARGE: 24 / 55}
 #: From main.lua, for both models.
 LAYERS, VOCABULARY = 2, 10_000
@@ -53,7 +54,10 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the PTB study's claims, and the time per word of the large model over the small."""
+    """Return the PTB study's claims, and a claim on the large model's time per word.
+
+    The claim divides this time by the small model's time per word.
+    """
     own = {int(r.hidden): r for r in rows.itertuples() if r.implementation == IMPLEMENTATION}
     both = SMALL in own and LARGE in own
     return [
@@ -74,7 +78,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _template(rows: pd.DataFrame) -> list[Claim]:
-    """Return the PTB study's words per second over those of BasicLSTMCell."""
+    """Return claims: the PTB study's words per second, divided by BasicLSTMCell's."""
     theirs = published("ptb")
     large = rows[rows.workload == "ptb-large"].drop_duplicates("implementation", keep="last")
     word = large.set_index("implementation").us_a_word
@@ -124,8 +128,9 @@ def _why() -> str:
 
 
 def multiplications(hidden: int) -> int:
-    """Return the multiplications per word: two layers with inputs as wide as themselves, and
-    the softmax.
+    """Return the multiplications per word: in the two layers and in the output layer.
+
+    The inputs of a layer are as wide as the layer.
     """
     return LAYERS * 4 * hidden * 2 * hidden + hidden * VOCABULARY
 

@@ -1,4 +1,4 @@
-"""How long a step of each run takes, as the analyses compare them: one row a timed run.
+"""The step times that the analyses compare: one row per timed run.
 
 Reads run.json and the clean step of each run.
 """
@@ -16,7 +16,7 @@ from analyses.claims import Measured
 from lstmprof.breakdown.timings import Timings
 from lstmprof.numbers import percent
 
-#: Categories of the ledger that are matmuls, and ops that compute a whole layer.
+#: Categories of the ledger for matmuls, and for ops that compute a whole layer.
 PRODUCTS = ("gemm", "rnn")
 #: Host time of one kernel launch in µs: the median cudaLaunchKernel call of a loop over LSTMCell on
 #: an NVIDIA H200 (tests/h200/loop).
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return ``COLUMNS`` of each timed run; ms are those of the clean step."""
+    """Return one row with ``COLUMNS`` per timed run; ``step_ms`` is the clean step."""
     timed = [(run, run.timings()) for run in runs if run.info.source == "capture"]
     rows = [_row(run, timings) for run, timings in timed if timings is not None]
     return pd.DataFrame(rows, columns=[*COLUMNS])
@@ -64,8 +64,9 @@ def _row(run: lp.Run, timings: Timings) -> dict[str, object]:
 
 
 def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.DataFrame:
-    """Return the fp32 steps of ``network``, also shortened; only the longest length, newest
-    versions.
+    """Return one row per implementation: a run of ``network`` in fp32, in its newest version.
+
+    If ``network`` was captured with fewer time steps, too, only the longest captured length counts.
     """
     shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
     named = rows.workload.astype(str).str.fullmatch(shortened)
@@ -75,8 +76,9 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
 
 
 def newest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per implementation: the newest version's run that took turns with most
-    others.
+    """Return one row per implementation: a run of the newest version.
+
+    Of several such runs, it is the run that took turns with most others.
     """
     keys = rows.version.map(version_key), rows.turns.map(len)
     order = rows.assign(_key=[*zip(*keys, strict=True)]).sort_values("_key", kind="stable")
@@ -84,9 +86,7 @@ def newest(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def version_key(version: object) -> tuple[int, ...]:
-    """Return a sort key for a version: ``2.13.0+cpu`` → (2, 13, 0); unknown versions are the
-    oldest.
-    """
+    """Return a sort key: (2, 13, 0) for ``2.13.0+cpu``; unknown versions sort as the oldest."""
     numbers = str(version).partition("+")[0].split(".")
     return tuple(int(part) if part.isdigit() else 0 for part in numbers)
 
@@ -104,10 +104,10 @@ def of(rows: pd.DataFrame, implementation: str) -> Measured | None:
 
 
 def work(run: lp.Run) -> dict[str, float | None]:
-    """Return what explains the step of ``run``: ops per time step, shares of its time (0–1).
+    """Return facts that explain the step of ``run``: ops per time step, and shares of time (0–1).
 
-    ``ops_per_time_step`` counts the forward pass of all layers (table ``layers``) and is None if no
-    layer was recognised. The shares are of the profiled steps (table ``ledger``).
+    ``ops_per_time_step`` counts ops in the forward pass of all layers (table ``layers``); it is
+    None if no layer was recognised. The shares are parts of the profiled steps (table ``ledger``).
     """
     ops = run.table("layers").to_pandas().ops_per_time_step.dropna()
     ledger = run.ledger().to_pandas()
@@ -122,8 +122,8 @@ def work(run: lp.Run) -> dict[str, float | None]:
 def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
     """Return why a GPU separates the captured ``rows`` more than a CPU does.
 
-    ``rows`` have the columns of ``work`` and ``implementation``. ``time_steps`` are those of the
-    study, whose cuDNN layer took ``cudnn_ms`` per step.
+    ``rows`` have the columns of ``work`` and ``implementation``. The study had ``time_steps`` time
+    steps, and its cuDNN layer took ``cudnn_ms`` per training step.
     """
     captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
     dispatch, products = (ends(captured[c]) for c in ("dispatch_share", "product_share"))
@@ -148,7 +148,7 @@ def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
 
 
 def conditions(rows: pd.DataFrame, own_length: int) -> str:
-    """Return what differs from a study in captured ``rows``: ``CPU, 20 time steps``.
+    """Return how the conditions of ``rows`` differ from a study's: ``CPU, 20 time steps``.
 
     ``own_length`` is the number of time steps in the study.
     """

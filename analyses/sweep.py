@@ -1,7 +1,7 @@
-"""The kernel study's sweeps as captured on a CPU: measured/kernel_study.csv, by
-``python -m benchmarks.kernel_sweep``.
+"""Read the kernel study's sweeps as we captured them on a CPU (measured/kernel_study.csv).
 
-One LSTM layer in inference: batch, time steps and hidden size vary one at a time around a centre.
+``python -m benchmarks.kernel_sweep`` captures them. The network is one LSTM layer in inference;
+batch, time steps and hidden size vary one at a time around fixed values.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def of(lines: pd.DataFrame, layer: Layer) -> pd.DataFrame:
 
 
 def along(lines: pd.DataFrame, size: str) -> pd.DataFrame:
-    """Return the lines in which only ``size`` differs from the centre, in its order."""
+    """Return the lines in which only ``size`` varies, the smallest size first."""
     others = [name for name in SIZES if name != size]
     at = lines.groupby(others)[size].transform("nunique")
     return lines[at == at.max()].sort_values(size, kind="stable")
 
 
 def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Series:
-    """Return the step of ``over`` divided by that of ``under``, by ``size``."""
+    """Return size -> the step of ``over`` divided by the step of ``under``."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     chosen = along(both, size)
     quotient = chosen.step_ms / chosen.step_ms_under
@@ -55,7 +55,7 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
 
 
 def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
-    """Return the step of ``over`` divided by that of ``under``, at each size that both have."""
+    """Return, for each size that both have, the step of ``over`` divided by ``under``'s step."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     return [
         Measured(line.step_ms, line.low_ms, line.high_ms).over(
@@ -73,8 +73,10 @@ def sure(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> bool:
 
 
 def crossovers(ratio: pd.Series) -> list[float]:
-    """Return the sizes at which ``ratio`` passes 1; log(ratio) is interpolated linearly over
-    log(size)."""
+    """Return the sizes at which ``ratio`` passes 1.
+
+    Between two measured sizes, log(ratio) is interpolated linearly over log(size).
+    """
     pairs = list(ratio.items())
     return [
         math.exp(math.log(a) + (math.log(b) - math.log(a)) * math.log(p) / math.log(p / q))
@@ -90,7 +92,7 @@ def text(ratio: pd.Series, size: str) -> str:
 
 
 def machine(lines: pd.DataFrame) -> str:
-    """Return when, where and how exactly the lines were captured."""
+    """Return text: date, machine and versions of the captured lines, and how exact they are."""
     parts: Sequence[str] = [*lines.date.unique(), *lines.machine.unique(), *lines.version.unique()]
     below = 1 - (lines.low_ms / lines.step_ms).median()
     return (

@@ -8,10 +8,10 @@
     run.table("kernels").to_pandas().nlargest(5, "total_ns")
     lp.compare("traces/fast", "traces/slow")
 
-Each public name is imported when it is first used, so that ``import lstmprof`` is fast: capture
-workers on Python 3.7 and ``lstmprof --help`` import this package, too. ``lp.capture``,
-``lp.diagnose`` and ``lp.report`` are functions. To import from the subpackages of the same names,
-write ``from lstmprof.diagnose import …``.
+``import lstmprof`` is fast, because each public name is imported when it is first used. This
+matters for ``lstmprof --help`` and for capture workers on Python 3.7, which import this package.
+``lp.capture``, ``lp.diagnose`` and ``lp.report`` are functions, although subpackages have the same
+names. To import from such a subpackage, write ``from lstmprof.diagnose import …``.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ def __dir__() -> list:  # type: ignore[type-arg]
 class _Package(types.ModuleType):
     """The type of the module ``lstmprof``; it keeps ``lp.diagnose`` a function.
 
-    When Python imports a subpackage, it sets the subpackage as an attribute of its package. This
-    type ignores that if a public name, such as ``diagnose``, would be overwritten.
+    When Python imports the subpackage ``lstmprof.diagnose``, it assigns the subpackage to the
+    attribute ``diagnose`` of ``lstmprof``. This type ignores such an assignment if the attribute is
+    a public name.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

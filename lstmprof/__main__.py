@@ -23,10 +23,10 @@ _IMPORTING = "<frozen importlib._bootstrap"
 #: lost in a finalizer.
 _SOON_S = 0.02
 #: Seconds after which a computing thread lets another thread run (``sys.setswitchinterval``).
-#: With Python's default, ten times as long, each answer of a worker thread would take that long.
+#: Python's default is ten times as long; each answer of a worker thread would take as long.
 _TURN_S = 0.0005
-#: Longest time in seconds for which a signal is postponed during imports. For the same time after a
-#: signal, further signals are ignored, so that clean-up can finish.
+#: Longest time in seconds for which a signal is postponed during imports. Further signals are
+#: ignored for the same time after a signal, so that clean-up can finish.
 _PATIENCE_S = 3.0
 
 
@@ -126,7 +126,7 @@ class _Signals:
         """Exit the process with the command's exit code; atexit calls this function last.
 
         ``os._exit`` saves the time in which Python unloads modules, a tenth of a short command. It
-        also prevents Python from ending itself by SIGINT, if a Ctrl-C has passed through ``exec``.
+        also prevents that Python ends itself by SIGINT after a Ctrl-C has passed through ``exec``.
         """
         if self._exit_code is not None:
             for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -192,7 +192,8 @@ def _end_at_once(number: int) -> NoReturn:
 def _has_output() -> bool:
     """Return whether standard output is open; print an error if it is not.
 
-    Closed descriptors 0 to 2 are opened on /dev/null; otherwise the next opened file would get one.
+    If a descriptor from 0 to 2 is closed, open it on /dev/null; otherwise the next opened file
+    would get this descriptor.
     """
     has_output = sys.stdout is not None
     for descriptor in range(3):

@@ -34,7 +34,7 @@ class Verbs(click.Group):
         """Import and return the command called ``name``.
 
         Raises:
-            UsageError: no command has this name; the message suggests the nearest one.
+            UsageError: no command has this name; the message suggests the nearest name.
         """
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)

@@ -131,7 +131,7 @@ def without_url_secrets(text: str) -> str:
 def without_secrets(word: str) -> str:
     """Return ``word``, one word of a command line, with its secrets replaced by ``***``.
 
-    Secrets are tokens, values of options such as ``password=…``, and in URLs user and query.
+    Secrets are tokens, values of options such as ``password=…``, and the user and query of a URL.
     """
     if "://" in word:  # the query of a presigned URL is a secret
         address, mark, _ = word.partition("?")
@@ -196,7 +196,7 @@ def system_error(fault: OSError) -> LstmprofError:
 
 
 def next_step_of(fault: OSError, otherwise: str) -> str:
-    """Return what the user can do about ``fault``; ``otherwise`` for other error numbers."""
+    """Return what the user can do about ``fault``; ``otherwise`` if ``_NEXT_STEPS`` lacks it."""
     return _NEXT_STEPS.get(fault.errno or 0, otherwise)
 
 

@@ -38,7 +38,7 @@ DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 #: Settings in which compared runs must be equal, unless ``--across`` names the setting
 #: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
-#: Default of ``--fail-if``: ``compare`` and ``gate`` fail if this is true.
+#: Default of ``--fail-if``: ``compare`` and ``gate`` fail if this condition is true.
 FAIL_IF = "slower > 3 %"
 #: Causes of time that ``diagnose --without`` can remove to predict the step's time
 #: (``breakdown.replay.changes``).

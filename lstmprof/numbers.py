@@ -41,7 +41,7 @@ def milliseconds(ns: float | None, digits: int = 1) -> str:
 
 
 def percent(share: float) -> str:
-    """Return ``share`` (0 to 1) in percent, such as ``68 %``; with one decimal below 1 %."""
+    """Return ``share`` (0 to 1) in percent, such as ``68 %``, or ``0.4 %`` below 1 %."""
     return f"{share:.{0 if abs(share) >= 0.01 else 1}%}".replace("%", " %")
 
 
@@ -60,7 +60,7 @@ def file_size(size_bytes: int) -> str:
 
 
 def number_of(number: float, singular: str, plural: str) -> str:
-    """Return ``number`` with singular ``one`` or plural ``many``, as in ``60 kernel launches``."""
+    """Return ``number`` and its noun, as in ``60 kernel launches``."""
     return f"{count(number)} {singular if number == 1 else plural}"
 
 
@@ -184,7 +184,7 @@ def made_unique(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return one label per run: its text in ``short`` if that is unique, else its name."""
+    """Return one label per run: its text in ``short`` if this text is unique, else its name."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)

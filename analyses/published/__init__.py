@@ -1,6 +1,6 @@
-"""What the studies measured, as their own texts give it; read from there, never from memory.
+"""The numbers of the studies, copied from the studies' own texts.
 
-A table of a study is a CSV file beside this one; times are in the unit that ends a column's name.
+Each table of a study is a CSV file in this folder; the end of a column's name is its unit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Study:
-    """A text with numbers; ``read`` says which part of it was read and how exact that is."""
+    """A study's text; ``read`` says which part of it we use, and how exact its numbers are."""
 
     name: str
     title: str

@@ -8,8 +8,9 @@
     check ─▶ Document     table ─▶ PaperTable     sql, history ─▶ Table     report ─▶ an HTML file
 
 A function that takes runs also takes paths and URLs. A path or URL names the folder of a run, a
-folder of runs, a raw profile, a folder with one profile per rank, or a tar archive. An error that a
-user can fix is an ``LstmprofError``; its message is one line that names the argument at fault.
+folder of runs, a raw profile, a folder with one profile per rank, or a tar archive. Errors that a
+user can fix are ``LstmprofError``s. Their message is one line, which names the wrong argument or
+file.
 """
 
 from lstmprof.api.captures import capture, recommend

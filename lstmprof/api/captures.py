@@ -1,4 +1,4 @@
-"""Captures in Python: ``lp.capture`` measures one implementation, ``lp.recommend`` all of them."""
+"""Captures in Python: ``lp.capture`` measures one implementation, ``lp.recommend`` several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from lstmprof.workloads.studies import named
 
 Progress = Callable[[str], None]
 
-#: Fields of ``CaptureRequest`` that are arguments of their own, or not the user's to set.
+#: Fields of ``CaptureRequest`` that are no ``options`` of ``capture``: it sets them from its other
+#: arguments, or they are for internal use.
 _OWN_ARGUMENTS = {"implementation", "workload", "file", "turn_with", "cpus"}
 
 
@@ -43,9 +44,9 @@ def capture(
     progress: Progress = lambda line: None,
     **options: Any,
 ) -> Run:
-    """Time and profile one implementation in separate processes, and return the run.
+    """Time and profile one implementation in separate processes (rounds), and return the run.
 
-    If a capture is interrupted, the same call continues after the last complete round.
+    If a capture is interrupted, repeat the call: it continues after the last complete round.
 
     Args:
         implementation: a name from ``lstmprof list``, or your own file: ``"mymodel.py:build"``.
@@ -53,19 +54,20 @@ def capture(
         out: folder in which the run's folder is created.
         name: name of the run; by default ``implementation--workload--precision``, plus the options
             that differ from their defaults.
-        rounds: number of processes, which run one after another and share the timed iterations. By
-            default 3.
-        force: replace a run of the same name.
-        packages: packages of a new environment, such as ``["torch==2.4.1"]``, in which the capture
-            runs; their dependencies are installed, too.
-        era: tested environment with an old framework, such as ``"torch-1.4.0"``, in which the
-            capture runs (``lstmprof list eras``).
+        rounds: number of processes. They run one after another, and the timed iterations are
+            divided among them. By default 3.
+        force: replace the run if a run with this name exists.
+        packages: packages that are installed, with their dependencies, into a new environment for
+            the capture: ``["torch==2.4.1"]``.
+        era: name of a tested environment with an old framework, such as ``"torch-1.4.0"``, in which
+            to capture; ``lstmprof list eras`` shows the names.
         progress: function that is called with each line of progress.
         options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and of
             ``Workload`` (``time_steps=20``, ``batch=32`` …).
 
     Raises:
-        UsageError: a name or an option is not valid, or the implementation does not support it.
+        UsageError: a name or an option is not valid, or the implementation does not support the
+            workload or an option.
         CaptureError: a process failed, hung or ran out of memory, or the installed framework cannot
             run the workload. No run is written.
         RunError: the run exists and ``force`` is False.
@@ -113,28 +115,30 @@ def recommend(
 ) -> Recommendation:
     """Measure implementations of a network on this machine, and rank them by speed.
 
-    Describe the network by ``like`` or by ``sizes``. Each implementation is first timed in one
-    process of its own (a round). The fastest ones are then timed in three more rounds: at most
-    eight, and only those that take at most twice as long as the fastest. The runs are stored, so
-    the same call does not measure again.
+    Describe the network by ``like`` or by ``sizes``. Each implementation is first timed in a
+    process of its own (one round). Then the fastest implementations, at most eight, are timed in
+    three more rounds, if they take at most twice as long as the fastest one. The runs are stored:
+    if you repeat a call, nothing is measured again.
 
     Args:
-        like: run or path of a run, from which network, device, precision and mode are taken.
+        like: run, or path of a run, whose network, device, precision and mode are used.
         implementations: names or patterns from ``lstmprof list``, or your own files.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; by default that of ``like``, or
-            ``"auto"``.
-        precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default that of
-            ``like``, or ``"fp32"``.
-        mode: ``"train"`` or ``"forward"``; by default that of ``like``, or ``"train"``.
-        threads: number of CPU threads; by default that of ``like``, or 1 on a CPU and the number of
-            available CPUs on a GPU.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; by default the device of
+            ``like``, or ``"auto"`` without ``like``.
+        precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default the
+            precision of ``like``, or ``"fp32"``.
+        mode: ``"train"`` or ``"forward"``; by default the mode of ``like``, or ``"train"``.
+        threads: number of CPU threads. By default, on a CPU the number that ``like`` used, or 1
+            without ``like``; on a GPU the number of available CPUs.
         quick: stop after the first round.
-        minutes: time in minutes after which no measurement starts; a running one finishes.
+        minutes: number of minutes after which no new measurement starts; a running measurement
+            finishes.
         out: folder for the runs; by default a folder in lstmprof's cache.
         force: measure again even if the runs exist.
         progress: function that is called with each line of progress.
-        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …; other
-            fields have the values of the workload ``1x320-ce-short`` (one layer of 320 units).
+        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …. Fields
+            that you omit have the values of the workload ``1x320-ce-short`` (one layer of 320
+            units).
 
     Raises:
         UsageError: neither ``like`` nor ``sizes`` is given, or both are; a name is not valid; or no

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class PaperTable:
     """A table for a paper; ``lp.table`` returns it.
 
-    Each cell shows one run. Each row and each column is a value of a property of the runs
-    (implementation, workload, precision …). ``repr`` is the table in Markdown. ``grid`` has the
-    cells and the caption.
+    Each cell shows one run. Each row and each column stands for a value of a property of the runs
+    (implementation, workload, precision …). ``repr`` is the table in Markdown. ``grid`` contains
+    the cells and the caption.
     """
 
     grid: Grid
@@ -42,7 +42,7 @@ class PaperTable:
         return typeset.markdown(self.grid)
 
     def to_latex(self) -> str:
-        """Return the table in LaTeX; the document must load the package booktabs."""
+        """Return the table in LaTeX; your LaTeX document needs the package booktabs."""
         return typeset.latex(self.grid)
 
     def to_html(self) -> str:
@@ -53,7 +53,7 @@ class PaperTable:
         """Return a DataFrame with one row per table row.
 
         If the cells of a column have several numbers, such as ``12.3 ± 0.4``, the DataFrame has
-        one column per number. The numbers of a cell without a run are missing (NaN).
+        one column per number. If a cell has no run, its numbers are missing (NaN).
         """
         import pandas
 
@@ -76,23 +76,26 @@ def table(
 ) -> PaperTable:
     """Return a table for a paper, one cell per run.
 
-    Each run has a cell, in the row and the column of its properties, such as its implementation and
-    its workload. Among runs of the same network and device, the fastest is bold, and so is each run
-    whose 95 % interval overlaps the interval of the fastest. Runs without timings are skipped.
+    The properties of a run, such as its implementation and its workload, select the row and the
+    column of its cell. The fastest of several comparable runs (same workload, device and other
+    settings, see ``report``) is bold. A run whose 95 % interval overlaps the interval of the
+    fastest run is bold, too. Runs without timings are skipped.
 
     Args:
         runs: runs or paths.
-        rows: properties whose values are the rows, such as ``"implementation"`` or
-            ``["implementation", "hidden"]``; by default the implementation. If several runs fall
-            into one cell, the rows are split by the properties in which these runs differ.
-        columns: properties whose values are the columns.
-        value: content of a cell: ``"step ± interval"`` (clean step, see ``Run.step_ms``, and its
-            95 % interval), ``"step"`` (clean step alone), ``"median"``, ``"mean ± std"`` (of the
-            timed iterations), ``"slowdown"`` (step divided by that of the fastest comparable run),
-            ``"samples/s"`` or ``"first step"``; several are joined by commas.
+        rows: properties that select the row, such as ``"implementation"`` or ``["implementation",
+            "hidden"]``; by default the implementation. If several runs fall into one cell, their
+            row is split by properties in which these runs differ.
+        columns: properties that select the column.
+        value: content of a cell: ``"step ± interval"`` (clean step, see ``Run.step_ms``, ± half of
+            its 95 % interval), ``"step"`` (clean step alone), ``"median"`` or ``"mean ± std"`` (of
+            the timed iterations), ``"slowdown"`` (clean step divided by the clean step of the
+            fastest comparable run), ``"samples/s"`` or ``"first step"`` (time of the first step).
+            Join several of these by commas.
 
     Raises:
-        UsageError: a name is not valid, no run was timed, or two runs differ in no property.
+        UsageError: a name is not valid, no run was timed, or two runs cannot have separate cells
+            because their properties are equal.
     """
     breakdowns = [run.breakdown for run in runs_of(runs)]
     row_names = None if rows is None else _joined(rows)
@@ -105,7 +108,7 @@ def _joined(names: str | Sequence[str]) -> str:
 
 @in_python
 def sql(query: str, runs: Runs) -> Table:
-    """Run one SELECT in DuckDB's SQL over the tables of ``runs``, and return its result.
+    """Run one SELECT in DuckDB's SQL over the tables of ``runs``, and return the result.
 
     Each table has the rows of all runs; its first column ``run`` is the name of the run.
     docs/tables.md lists the tables and columns.
@@ -127,14 +130,14 @@ def report(
     across: Collection[str] = (),
     force: bool = False,
 ) -> Path:
-    """Write an HTML report about ``runs`` to the file ``out``, and return its path.
+    """Write an HTML report about ``runs`` to the file ``out``, and return the path of the file.
 
     Args:
         runs: runs or paths.
         out: file to write.
-        title: title of the page; by default made of the names of the runs and the workload.
-        across: settings in which runs may differ and still be compared, such as ``["threads"]``; by
-            default workload, precision, mode, device, threads and seed must agree.
+        title: title of the page; by default the names of the runs and the workload.
+        across: settings in which compared runs may differ, such as ``["threads"]``. By default,
+            only runs with equal workload, precision, mode, device, threads and seed are compared.
         force: replace the file if it exists.
 
     Raises:
@@ -150,9 +153,9 @@ def report(
 
 
 class Charts:
-    """Functions that draw the charts of a report with Altair: ``lp.charts.ledger("traces/")``.
+    """Functions that draw one chart of a report each, such as ``lp.charts.ledger("traces/")``.
 
-    ``dir(lp.charts)`` lists the charts. Each function takes ``runs`` (runs or paths) and
+    ``dir(lp.charts)`` lists the functions. Each of them takes ``runs`` (runs or paths) and
     ``across``, as ``lp.report`` does, and returns an Altair chart.
     """
 
@@ -169,8 +172,8 @@ class Charts:
 def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.TopLevelMixin:
     """Return the chart ``name`` of ``runs``.
 
-    If not all runs are comparable, there is one chart per group of comparable runs; the charts are
-    stacked.
+    If not all runs are comparable, the result contains one chart per group of comparable runs, one
+    below the other.
 
     Raises:
         RunError: the runs have no data for the chart.

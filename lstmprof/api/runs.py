@@ -48,9 +48,9 @@ FILES = {"events": EVENTS, "iterations": ITERATIONS, "samples": SAMPLES, "counte
 class Run:
     """A captured run, or a profile that another tool recorded; ``lp.read`` returns it.
 
-    ``step_range`` is a regular expression: each range on the CPU (``record_function``, NVTX) whose
-    name matches is a step. If it is None, the profile's own step markers are used, such as
-    ``ProfilerStep#3``.
+    ``step_range`` is a regular expression. A range on the CPU (``record_function``, NVTX) is a step
+    if its name matches. If ``step_range`` is None, the profile's own step markers, such as
+    ``ProfilerStep#3``, are used.
     """
 
     def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the name of the run: ``name`` in run.json if it is set, else the folder's name."""
+        """Return the name of the run: ``name`` in run.json if it is set, else its folder's name."""
         return self.stored.name
 
     @property
@@ -69,19 +69,19 @@ class Run:
 
     @property
     def info(self) -> RunInfo:
-        """Return the facts of run.json: workload, device, versions and settings.
+        """Return the content of run.json: workload, device, versions and settings.
 
-        A field is None if run.json does not record it; docs/tables.md lists the fields.
+        Fields that run.json lacks are None. docs/tables.md lists the fields.
         """
         return self.stored.info
 
     @functools.cached_property
     @in_python
     def breakdown(self) -> Breakdown:
-        """Return where the time of the run's steps goes: by kernel, op and kind of time.
+        """Return where the time of the run's steps goes: a breakdown by kernel, by op and so on.
 
-        The breakdown also has the iterations that were timed without a profiler, and the clean
-        step (see ``step_ms``).
+        The breakdown also contains statistics of the iterations that were timed without a
+        profiler, and the clean step (see ``step_ms``).
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -95,9 +95,9 @@ class Run:
     @functools.cached_property
     @in_python
     def step_profile(self) -> StepProfile:
-        """Return the step that ``lp.diagnose`` explains, split into busy and idle parts.
+        """Return the step that ``lp.diagnose`` explains, divided into busy time and idle time.
 
-        This is the clean step (see ``step_ms``) of the rank and device that ``lp.diagnose`` chooses
+        This is the clean step (see ``step_ms``) on the rank and device that ``lp.diagnose`` chooses
         by default.
 
         Raises:
@@ -112,8 +112,8 @@ class Run:
 
         The clean step is the time that a step takes without disturbances by other processes and
         without profiler overhead (docs/ledger.md). If the profile has too few steps or too many
-        events to estimate it, return the mean of the profiled steps instead, which includes
-        disturbances and overhead.
+        events to estimate the clean step, return the mean of the profiled steps instead, which
+        includes disturbances and overhead.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -122,22 +122,23 @@ class Run:
         return profile.length_ns / 1e6 if profile.marked else None
 
     def ledger(self) -> Table:
-        """Return the table ``ledger``: the time of every step on every device, split into parts.
+        """Return the table ``ledger``: what the time of each step on each device consists of.
 
-        The parts of a step sum to its length: busy time by category, idle time by cause.
+        Busy time is divided by category (matmul, copy …), idle time by cause (launch, Python …).
+        The parts of a step sum to its length.
         """
         return self.table("ledger")
 
     @in_python
     def table(self, name: str) -> Table:
-        """Return a table of the run; docs/tables.md describes its columns.
+        """Return a table of the run; docs/tables.md describes the columns.
 
-        The table is empty if the run has no such data.
+        The table is empty if the run has no data for it.
 
         Args:
-            name: a table of ``lstmprof breakdown --table``, such as ``"kernels"``, ``"ops"`` or
-                ``"timings"``, or a file of the run: ``"events"``, ``"iterations"``, ``"samples"``
-                or ``"counters"``.
+            name: name of a table of ``lstmprof breakdown --table``, such as ``"kernels"``,
+                ``"ops"`` or ``"timings"``, or of a file of the run: ``"events"``,
+                ``"iterations"``, ``"samples"`` or ``"counters"``.
 
         Raises:
             UsageError: no table has this name.
@@ -181,9 +182,10 @@ class Run:
         gemm_at_roofline: bool = False,
         form: str | None = None,
     ) -> Prediction:
-        """Predict the length of the step with one change, and return the prediction.
+        """Predict the length of the step after one change, and return the prediction.
 
-        Give exactly one change. ``saved_ns`` of the result is the time in ns that the change saves.
+        Give exactly one argument, which is the change. ``saved_ns`` of the result is the time in ns
+        that the change saves per step.
 
         Args:
             without: cost to remove: ``"launch"`` (launch calls and latency), ``"casts"``,
@@ -191,9 +193,10 @@ class Run:
                 ``"backward-copies"`` (copies that autograd makes for gradients), ``"zero-fills"``
                 (filling tensors with zeros) or ``"slice-backward"`` (adding up the gradients of
                 slices ``x[t]``).
-            gemm_at_roofline: True: every matmul runs at the measured peak rates of the device.
-            form: ``"layer"``: each recurrent layer runs as one op, like ``nn.LSTM``;
-                ``"compiled"``: the step runs as compiled code.
+            gemm_at_roofline: True assumes that every matmul runs at the measured peak rates of the
+                device.
+            form: ``"layer"`` assumes that each recurrent layer runs as one op, like ``nn.LSTM``;
+                ``"compiled"`` assumes that the step runs as compiled code.
 
         Raises:
             UsageError: not exactly one change is given, a name is not valid, or the run lacks the
@@ -251,19 +254,20 @@ Runs = Run | Target | Iterable[Run | Target]
 
 @in_python
 def read(target: Target, *, step_range: str | None = None) -> Run:
-    """Read one run, and return it.
+    """Read the run or profile at ``target``, and return it as a run.
 
-    A raw profile is converted to a run in lstmprof's cache; nothing is written beside the profile.
+    A raw profile is converted to a run in lstmprof's cache; the folder of the profile is not
+    changed.
 
     Args:
         target: path or URL of a run's folder, a raw profile, a folder with one profile per rank, or
             a tar archive.
-        step_range: regular expression; each range on the CPU (``record_function``, NVTX) whose name
-            matches is a step.
+        step_range: regular expression for the names of the ranges on the CPU (``record_function``,
+            NVTX) that are the steps; by default, the profile's step markers are used.
 
     Raises:
-        ProfileError: ``target`` does not exist, or it cannot be read as a profile.
-        RunError: the run is damaged.
+        ProfileError: ``target`` does not exist, or cannot be read as a profile.
+        RunError: the run is damaged, or none of several profiles can be read.
         UsageError: ``target`` contains several runs.
     """
     runs = read_all(target, step_range=step_range)
@@ -274,19 +278,20 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 
 @in_python
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
-    """Read every run of ``targets``, and return the runs in the order of the targets.
+    """Read all runs and profiles at ``targets``, and return the runs in the order of the targets.
 
-    If only some of the runs and profiles cannot be read, these are skipped with a
-    ``LeftOutWarning``. Files of unknown formats are skipped silently.
+    If some runs or profiles cannot be read, but others can, the unreadable ones are skipped with a
+    ``LeftOutWarning``. Files of unknown formats are skipped without a warning.
 
     Args:
-        targets: paths and URLs, or lists of paths and URLs; a folder stands for all its runs.
-        step_range: regular expression; each range on the CPU (``record_function``, NVTX) whose name
-            matches is a step.
+        targets: paths and URLs, or lists of paths and URLs; a folder stands for all runs in it.
+        step_range: regular expression for the names of the ranges on the CPU (``record_function``,
+            NVTX) that are the steps; by default, each profile's step markers are used.
 
     Raises:
-        ProfileError: no target can be read, and the first one is not a profile.
-        RunError: no target can be read, and the first one is a damaged run.
+        ProfileError: the only target does not exist, or cannot be read as a profile.
+        RunError: the only target is a damaged run, or none of several runs and profiles can be
+            read.
         UsageError: no target is given, or a target is neither a path nor a URL.
     """
     words = [word for target in targets for word in _words(target)]
@@ -310,19 +315,20 @@ def _words(target: Any) -> list[Target]:
 
 @in_python
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
-    """Read the raw profiles at ``target``, write each as a run, and return the runs.
+    """Read the raw profiles at ``target``, write each profile as a run, and return the runs.
 
-    Profiles of several ranks of one job become one run. If ``out`` already has the run of a profile
-    that has not changed since, this run is returned.
+    The profiles of all ranks of a job become one run. If ``out`` already contains the run of a
+    profile, and the profile has not changed since then, that run is returned.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
         out: folder for the runs.
-        force: replace existing runs of the same names.
+        force: replace existing runs with the same names.
 
     Raises:
         ProfileError: a profile cannot be read.
-        RunError: ``out`` has another run of the same name, and ``force`` is False.
+        RunError: ``out`` contains a run with the same name that was made from another profile, and
+            ``force`` is False.
     """
     done = ingest_profiles(target, Path(out), force=force)
     for error in (*done.errors, *(() if done.runs else done.foreign)):
@@ -331,7 +337,7 @@ def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> li
 
 
 def runs_of(given: Runs) -> list[Run]:
-    """Return ``given`` as a list of runs; read the paths and URLs in it.
+    """Return the runs in ``given``, and the runs at the paths and URLs in it, as one list.
 
     Raises:
         UsageError: an element is neither a run, a path nor a URL.
@@ -346,7 +352,7 @@ def runs_of(given: Runs) -> list[Run]:
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:
-    """Return ``Run.step_profile`` of each run.
+    """Return ``Run.step_profile`` of each run in ``given``: runs, paths or ``"baseline:NAME"``.
 
     ``"baseline:NAME"`` stands for the runs that ``lstmprof compare --save-baseline NAME`` saved.
     """

@@ -27,8 +27,8 @@ from lstmprof.numbers import cropped, cut_text, milliseconds
 if TYPE_CHECKING:
     import pandas
 
-#: ``repr`` of ``Diagnoses`` shows at most this many in full; if there are more, it shows one line
-#: per diagnosis, and at most this many lines.
+#: ``repr`` of ``Diagnoses`` shows every diagnosis in full if there are at most ``_IN_FULL``;
+#: otherwise one line per diagnosis, and at most ``_LINES`` lines.
 _IN_FULL, _LINES = 3, 30
 #: Largest number of characters of a name in such a line, and of the whole line.
 _NAME, _LINE = 32, 100
@@ -55,8 +55,8 @@ VERDICTS = (
 class Diagnoses(tuple[Diagnosis, ...]):
     """A tuple of diagnoses; ``lp.diagnose`` returns it for several runs.
 
-    ``repr`` shows the verdicts in full if there are at most three. If there are more, it shows one
-    line per verdict, and at most 30 lines.
+    ``repr`` shows every diagnosis in full if there are at most three. If there are more, it shows
+    one line per diagnosis, and at most 30 lines.
     """
 
     __slots__ = ()
@@ -154,30 +154,31 @@ def diagnose(
     rank: int | None = None,
     device: int | None = None,
 ) -> Diagnosis | Diagnoses:
-    """Return a diagnosis of each run: why the run is slow, and what to change.
+    """Return why runs are slow, and what to change.
 
     - ``diagnose(run)`` returns a ``Diagnosis``: what takes the time of the run's step.
     - ``diagnose(a, b)`` returns a ``Diagnosis``: why the slower run is slower.
-    - ``diagnose(a, b, c)`` returns ``Diagnoses``: each run is compared with the fastest one.
+    - ``diagnose(a, b, c)`` returns ``Diagnoses``: why each other run is slower than the fastest.
     - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``. Each run is compared
       with the fastest comparable run; the run with the largest slowdown comes first. A run without
       a comparable run is diagnosed on its own.
 
-    If a path leads to only one diagnosis, that ``Diagnosis`` is returned.
+    If the runs at a path lead to only one diagnosis, ``diagnose`` returns this ``Diagnosis``
+    instead of ``Diagnoses``.
 
     Args:
-        runs: runs or paths. ``diagnose(a, b)`` and ``diagnose(a, b, c)`` raise an error if the runs
-            are not comparable; ``diagnose([a, b])`` then diagnoses each on its own.
-        across: settings in which runs may differ and still be compared, such as ``["threads"]``; by
-            default workload, precision, mode, device, threads and seed must agree.
+        runs: runs or paths. If the runs are not comparable, ``diagnose(a, b)`` and ``diagnose(a, b,
+            c)`` raise an error, while ``diagnose([a, b])`` diagnoses each run on its own.
+        across: settings in which compared runs may differ, such as ``["threads"]``. By default,
+            only runs with equal workload, precision, mode, device, threads and seed are comparable.
         rank: rank to diagnose; by default the rank for which the other ranks wait in collectives,
             or the first rank if there is no such rank.
-        device: device number on that rank; by default the busiest device.
+        device: number of the device of that rank; by default the busiest device.
 
     Raises:
         UsageError: no run is given, ``across`` contains a name that is not one of these settings,
-            a and b differ in a setting that is not in ``across``, or a run has no such rank or
-            device.
+            runs that are separate arguments differ in a setting that is not in ``across``, or a run
+            has no such rank or device.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     if not runs:
@@ -206,15 +207,15 @@ def compare(
     rank: int | None = None,
     device: int | None = None,
 ) -> Diagnosis:
-    """Compare two runs, and return the diagnosis of why the slower run is slower.
+    """Compare two runs, and return why the slower run is slower.
 
     Args:
         one: a run or its path.
-        other: a run or its path.
-        across: settings in which the two runs may differ, such as ``["threads"]``, as for
+        other: the other run or its path.
+        across: settings in which the two runs may differ, such as ``["threads"]``; see
             ``diagnose``.
-        rank: rank to compare, as for ``diagnose``.
-        device: device number on that rank, as for ``diagnose``.
+        rank: rank to compare; see ``diagnose`` for the default.
+        device: number of the device of that rank; see ``diagnose`` for the default.
 
     Raises:
         UsageError: the runs differ in a setting that is not in ``across``, a path contains several
@@ -234,22 +235,22 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
     """Check for CI whether new runs are slower than base runs, and return the result.
 
     Each new run is compared with the base run of the same name, or else with the base run of the
-    same implementation and workload. If ``base`` and ``new`` are one run each, these two are
-    compared, whatever their names are. ``state`` of the result is ``"pass"``, ``"fail"`` or
-    ``"inconclusive"``. ``verdicts`` has one entry per compared pair of runs.
+    same implementation and settings. If ``base`` and ``new`` are one run each, these two runs are
+    compared, even if their names differ. ``state`` of the result is ``"pass"``, ``"fail"`` or
+    ``"inconclusive"``; ``verdicts`` of the result has one entry per compared pair of runs.
 
     Args:
         base: runs or paths; ``"baseline:NAME"`` stands for the runs that
             ``lstmprof compare --save-baseline NAME`` saved.
         new: runs or paths.
-        fail_if: condition for failing: ``"slower > 5 %"``, ``"faster > 20 %"`` or ``"step > 12
-            ms"``, or several of these joined by ``or``.
-        across: settings in which the two runs of a pair may differ, such as ``["threads"]``, as for
+        fail_if: condition under which the check fails: ``"slower > 3 %"`` (the default), ``"faster
+            > 20 %"`` or ``"step > 12 ms"``, or several of these joined by ``or``.
+        across: settings in which the two runs of a pair may differ, such as ``["threads"]``; see
             ``diagnose``.
 
     Raises:
         UsageError: ``fail_if`` cannot be parsed, no new run has a comparable base run, the runs of
-            a pair differ in a setting that is not in ``across``, or no baseline has the name.
+            a pair differ in a setting that is not in ``across``, or no baseline is called NAME.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     parsed = limits(fail_if)
@@ -260,8 +261,8 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
 def history(runs: Runs) -> Table:
     """Return a table that shows how the step time of each implementation changed over time.
 
-    The table has one row per run, grouped by implementation; within a group, the oldest run comes
-    first. docs/history.md describes the columns.
+    The table has one row per run. Runs of the same implementation, workload and settings form a
+    group, with the oldest run first. docs/history.md describes the columns.
 
     Raises:
         RunError: a profile has no events, or a file of a run is missing or damaged.
@@ -273,10 +274,10 @@ def history(runs: Runs) -> Table:
 def check(runs: Runs) -> Document:
     """Check whether profiles are complete, and whether recording slowed their steps down.
 
-    ``runs`` of the result has one entry per run. Its ``state`` is ``"ok"``, ``"warn"`` or
-    ``"fail"``. Its ``rows`` has one row per check. Its ``record_with`` names sections of
-    docs/recording.md that say how to record missing data. ``to_pandas()`` of the result returns all
-    rows as a DataFrame.
+    ``runs`` of the result has one entry per run. ``state`` of an entry is ``"ok"``, ``"warn"`` or
+    ``"fail"``. ``rows`` of an entry has one row per check and rank. ``record_with`` of an entry
+    names the sections of docs/recording.md that say how to record the missing data. The result's
+    ``to_pandas()`` returns the rows of all runs as one DataFrame.
 
     Raises:
         RunError: a file of a run is missing or damaged.

@@ -1,8 +1,8 @@
 """Rewrite error messages for Python: ``--across threads`` becomes ``across=["threads"]``.
 
-lstmprof's messages name options of the command line, because most readers use the command line.
-``in_python`` rewrites the messages of errors that the API raises. Commands in messages
-(``lstmprof list --all``) stay as they are.
+lstmprof's messages name options of the command line. ``in_python`` replaces these options by API
+arguments in errors that the API raises. Whole commands, such as ``lstmprof list --all``, stay as
+they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lstmprof.workloads import GATES, LOSSES, OVERRIDABLE
 _Given = ParamSpec("_Given")
 _Returned = TypeVar("_Returned")
 
-#: Option → argument, for arguments whose name is not that of the option with underscores.
+#: Option → argument, if the argument's name is not the option's name with underscores.
 _RENAMED = {
     "impl": "implementation",
     "with": "packages",
@@ -29,7 +29,7 @@ _RENAMED = {
     "timing-seconds": "timing_s",
     "sampler-seconds": "sampler_s",
 }
-#: Option without a value → value of the argument.
+#: Option that takes no value → value of the API argument that has the same effect.
 _SWITCHES = {
     **dict.fromkeys(("force", "quick", "cuda-graph", "xla", "anomaly", "deterministic"), True),
     **dict.fromkeys(("keep-denormals", "variable-length", "bidirectional"), True),
@@ -55,7 +55,7 @@ _PART = re.compile(rf"(?P<command>{_COMMAND})|(?P<across>{_ACROSS})(?![\w-])|{_O
 
 
 def with_arguments(text: str) -> str:
-    """Return ``text`` with API arguments in place of command-line options."""
+    """Return ``text`` with each command-line option replaced by the API argument for it."""
     return _PART.sub(_argument, text)
 
 
@@ -78,7 +78,7 @@ def _argument(part: re.Match[str]) -> str:
 
 
 def in_python(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
-    """Wrap ``function`` so that its errors name API arguments (``force=True``), not ``--force``."""
+    """Wrap ``function`` so that its errors name API arguments (``force=True``), not options."""
 
     @functools.wraps(function)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:

@@ -5,7 +5,7 @@
     tables        the tables of the profiled steps, computed from the annotated events
     timings       step times of the iterations that ran without the profiler
     host, waits   what each host thread and device did at each instant of a step
-    attribution   the resulting time intervals of each step, with the event that causes each
+    attribution   the time intervals of each step; each belongs to one event or wait
     slots, slot_times, recording, clean_step    the step without disturbances and profiler
 """
 
@@ -109,12 +109,11 @@ class Breakdown:
     def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
         """Return the events of ``rank``, and one example of each type of event of other ranks.
 
-        With the examples, the threads get the same numbers as in the whole profile. A run with one
-        rank returns all its events.
+        The examples ensure that threads have the same numbers as in the whole profile. If the run
+        has only one rank, return all its events.
 
         Args:
-            loaded: events of several ranks (``events_of_ranks``) that were already read; None reads
-            them.
+            loaded: events that ``events_of_ranks`` has already read; if None, they are read.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -127,7 +126,7 @@ class Breakdown:
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
         """Return the events of ``ranks``, and one example of each type of event of other ranks.
 
-        With the examples, the threads get the same numbers as in the whole profile.
+        The examples ensure that threads have the same numbers as in the whole profile.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -139,7 +138,7 @@ class Breakdown:
     def packed(self, columns: Sequence[str]) -> Packed:
         """Return ``columns`` of the events in narrow integer types.
 
-        They take about a third of the memory of an ``EventTable``.
+        The result takes about a third of the memory of an ``EventTable``.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -154,9 +153,9 @@ class Breakdown:
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanStep:
-        """Return the clean step of a device; of the host if ``device`` is None.
+        """Return the clean step of a device, or of the host if ``device`` is None.
 
-        It is the step without disturbances and without the time that the profiler itself added.
+        The clean step has neither disturbances nor the time that the profiler itself added.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -174,7 +173,7 @@ class Breakdown:
     ) -> tuple[EventTable, list[Window], Intervals]:
         """Return the events, steps and attributed time intervals of ``device`` on ``rank``.
 
-        They are from the clean step, or from the profiled steps if no clean step can be computed.
+        The result is the clean step, or all profiled steps if no clean step can be computed.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -220,9 +219,9 @@ class Breakdown:
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
         """Return the step of each rank and device, divided into parts.
 
-        It is the clean step. It is the mean profiled step if ``profiled`` is True, or if there is
-        no clean step: for profiles from other tools with fewer than ``LEAST_STEPS`` steps, and for
-        profiles with more than ``MOST_EVENTS`` events.
+        The step is the clean step. It is the mean profiled step if ``profiled`` is True, or if no
+        clean step can be computed: for profiles from other tools with fewer than ``LEAST_STEPS``
+        steps, and for profiles with more than ``MOST_EVENTS`` events.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -271,7 +270,7 @@ def break_down(
 
     Args:
         step_range: regular expression; every host range with a matching name is a step.
-        tables: names of tables to compute at once; other tables are computed when they are used.
+        tables: names of tables to compute now; other tables are computed when they are used.
 
     Raises:
         RunError: a file of the run is missing, damaged or of another schema version.
@@ -372,7 +371,7 @@ def account_rows(
 ) -> list[dict[str, Any]]:
     """Return the step of each run, rank and device, with one row per part, in whole ns.
 
-    The parts sum to the step. ``steps`` in a row is ``clean`` for the clean step and ``profiled``
+    The parts sum to the step. The column ``steps`` is ``clean`` for the clean step and ``profiled``
     for the mean of the profiled steps; ``profiled_steps`` is the number of profiled steps.
     """
     return [
@@ -427,7 +426,10 @@ def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return {index of a breakdown: its step divided by the fastest comparable step}, if any."""
+    """Return {index of a breakdown: its step time divided by the fastest comparable run's}.
+
+    Breakdowns that cannot be compared with another one are missing.
+    """
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
         steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}

@@ -47,9 +47,9 @@ Label = tuple[str, str]
 class Intervals:
     """The time intervals of one device, or of the host: they fill the steps without overlaps.
 
-    Arrays have one entry per interval. ``window`` is the index of its step. ``row`` is the row of
-    the event that it belongs to, or ``NONE``. ``label`` is the index of its (state, part) in
-    ``labels``.
+    Arrays have one entry per interval. ``window`` is the index of the step. ``row`` is the row of
+    the event that the interval belongs to, or ``NONE``. ``label`` is the index of the interval's
+    (state, part) in ``labels``.
     """
 
     labels: tuple[Label, ...]
@@ -90,7 +90,7 @@ def attributed(
 
 
 class Attribution:
-    """Attribute the time of ``events``, one rank per call; share intermediate results of ranks."""
+    """Attributes the time of ``events``, one rank per call; calls share intermediate results."""
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
@@ -103,10 +103,10 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Intervals]:
-        """Return the intervals of ``attributed``, perhaps of only a part of the profile.
+        """Return the same as ``attributed``, optionally for only a part of the profile.
 
-        Then ``within`` is the (start, end) of that part, and ``waits`` has each device's waits in
-        the whole profile.
+        For a part, ``within`` is the (start, end) of the part, and ``waits`` has each device's
+        waits in the whole profile.
         """
         steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
@@ -177,7 +177,7 @@ class _Hosts:
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
-        """Return the time of ``thread`` as intervals; each ``owner`` is the innermost event."""
+        """Return the time of ``thread`` as intervals; ``owner`` is the innermost event's row."""
         if thread not in self._segments:
             rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))
@@ -186,7 +186,11 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Yield parts of each [start, end): (its index, whether its thread waited, start, end)."""
+        """Split each [start, end) where its ``thread`` begins or ends a wait for a device.
+
+        Yield arrays with one entry per piece: index of the split interval, whether the thread
+        waited, start and end of the piece.
+        """
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
             segments = self.segments(number)
@@ -200,7 +204,10 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return the label of what a thread does in its innermost event (``NONE``: no event)."""
+        """Return for each innermost event ``row`` what its thread does, as a label.
+
+        ``row`` is ``NONE`` if no event is recorded.
+        """
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
         at_work = row != NONE
@@ -239,13 +246,17 @@ def _device_intervals(
 def _idle_intervals(
     hosts: _Hosts, steps: _StepBounds, device: DeviceActivity, waits: Waits
 ) -> Iterator[_Columns]:
-    """Yield idle times, divided at the launch call of the activity that ends each."""
+    """Yield the device's idle times, split at the launch call of the activity that ends each.
+
+    The time before the call belongs to what the calling thread did. The time after the call is
+    launch latency or queued time.
+    """
     everything = filled(device.busy)
     free = np.flatnonzero(everything.owner == NONE)
     idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
     gaps = overlaps(idle, steps.start_ns, steps.end_ns)
     window, start, end = gaps.interval, gaps.start_ns, gaps.end_ns
-    until = idle.end_ns[gaps.segment]  # start of the next activity; without one, end of all time
+    until = idle.end_ns[gaps.segment]  # start of the next activity, or int64's maximum
     tail = until >= steps.ends_ns[window]
     following = np.searchsorted(device.start_ns, until)
     launch = np.where(tail, NONE, np.append(device.launch, NONE)[following])
@@ -277,7 +288,10 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Yield the parts of [start, end) by what ``thread`` did; ``tail``: after the last activity."""
+    """Split each [start, end) by what ``thread`` did; yield the pieces.
+
+    ``tail`` is a mask of the intervals after the last activity of a step.
+    """
     first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)

@@ -64,7 +64,10 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Return the breakdown of ``step`` per device; later idle time counts as queued."""
+    """Return the breakdown of ``step`` per device, or of the host.
+
+    Idle time later than ``latency_ns`` after a launch counts as queued.
+    """
     waits = {
         device.number: replace(waits_of(device), latency_ns=latency_ns)
         for device in device_activities(events, step.rank)

@@ -48,7 +48,8 @@ _XLA_RUNS = "ThunkExecutor::Execute"
 _PIPELINE = re.compile(
     r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
 )
-#: Times must stay below this, so that sums fit int64.
+#: ``innermost_of_each`` handles all threads at once if no shifted time reaches this many ns; then
+#: sums of two times fit int64. Otherwise it handles one thread after another.
 _MOST_NS = 2**62
 
 
@@ -59,7 +60,7 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
 
 
 def computing(events: EventTable) -> Flags:
-    """Return which ops compute on the host: those with a category, if no kernel was launched."""
+    """Return a mask of ops that compute on the host: with a category, in ranks without launches."""
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     busy &= ~events.where_name(_PIPELINE.fullmatch)
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
@@ -69,7 +70,7 @@ def computing(events: EventTable) -> Flags:
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return the innermost event at each time, one thread of ``rows`` after the other."""
+    """Return each thread's innermost event at each time, one thread of ``rows`` after another."""
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
     start, end = events.start_ns[nested], events.end_ns[nested]

@@ -58,7 +58,7 @@ _Row = tuple[int, int | None, int]
 def ledger(
     events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
-    """Return the ledger of the steps ``windows``: a row per step, device and part; ``SCHEMA``.
+    """Return the ledger of the steps ``windows``: one row per step, device and part (``SCHEMA``).
 
     Parts without time have no row. If ``events`` are only a part of the profile, ``waits`` has the
     waits of the devices in the whole profile.
@@ -71,8 +71,9 @@ def ledger(
 def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_EVENTS) -> pa.Table:
     """Return the ledger of ``packed``, batch by batch if it has more than ``size`` events.
 
-    A batch is a part of the profile; the ledger sums its time in each step. The devices' waits
-    (since when a device is idle, how long launches take) are computed from the whole profile first.
+    A batch is a part of the profile; the times of all batches are summed for each step. The
+    devices' waits (since when a device is idle, how long launches take) are computed first, from
+    the whole profile.
     """
     batches, sums = Batches(packed, size, READS), _Sums(windows)
     if not batches.divisible:

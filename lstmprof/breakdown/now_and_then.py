@@ -20,7 +20,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 
-#: An event that occurs in a smaller share of the steps is rare.
+#: An event is rare if it occurs in less than this share of the steps.
 RARE_SHARE = 0.5
 #: A rare event is listed if it takes at least this share of a clean step.
 LEAST_RARE_SHARE = 0.02
@@ -30,13 +30,13 @@ LONG = 3
 #: least ``LEAST_EXTRA_SHARE``, and at least ``LEAST_TIMES_USUAL`` times its usual share of a step.
 #: The second condition is needed because preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
-#: The name of the time of a step in which no op runs.
+#: Name for the time of a step in which no op runs.
 BETWEEN = "Python between the ops"
 
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in ``steps`` steps only; there it takes ``each_ns``."""
+    """An event that occurs, or is long, in only ``steps`` steps; ``each_ns`` is its median time."""
 
     name: str
     steps: int
@@ -53,18 +53,18 @@ def now_and_then(
     on_device: bool,
     foreign: bool,
 ) -> tuple[Rare, ...]:
-    """Return events on which some steps spend time that other steps do not, longest first.
+    """Return the events that occur, or take long, in some steps only; the longest in total first.
 
-    ``slot`` has a number for each event; matching events of different steps have the same
-    (``slots``). ``step_ns`` is the clean step including the cost of recording. The ``quantile`` of
-    an event's times is its usual time. With ``on_device``, calls in which the host waits for its
-    device do not count. With ``foreign`` (another tool made the profile), an event may be long in
-    only one step; in profiles by lstmprof, one long event is noise.
+    ``slot`` has a number for each event; matching events of different steps have the same number
+    (``slots``). ``step_ns`` is the length of the clean step including the cost of recording. The
+    ``quantile`` of an event's times is its usual time. With ``on_device``, calls in which the host
+    waits for its device do not count. With ``foreign`` (another tool made the profile), an event
+    may be long in only one step; in profiles by lstmprof, one long event is noise.
     """
     if not len(events):
         return ()
-    # Not the profiler's own events, nor a device's copy of a range: its kernels, which may run in
-    # a later step, place it.
+    # Ignore the profiler's own events, and the copies of host ranges on a device: a copy has the
+    # times of the range's kernels, which may run in a later step.
     copied = events.is_kind("range") & (events.ints("device", UNKNOWN) != UNKNOWN)
     slot = np.where(events.is_kind("overhead") | copied, NONE, slot)
     if on_device:
@@ -82,7 +82,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return long events whose names occur in few steps, without those inside others."""
+    """Return long events whose names occur in few steps; omit events inside such an event."""
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = distinct(names[rows].astype(np.int64) * (windows + 1) + step[rows])

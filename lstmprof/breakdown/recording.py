@@ -25,13 +25,15 @@ from lstmprof.runs.metadata import RunInfo
 RECORDING_NS = 180
 #: Profiler → cost of one event in ns, for profilers with a lower cost. Measured on the same EPYC: a
 #: jitted product of one element takes 3.2 µs without and 4.8 µs with the profiler, for 14 events
-#: (jax 0.10); an eager product in TensorFlow 2.21 takes 5.2 µs and 5.7 µs, for 8 events.
+#: (jax 0.10); an eager product in TensorFlow 2.21 takes 5.2 µs without and 5.7 µs with the
+#: profiler, for 8 events.
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: The cost of an event is at most this many ns, or this many times its cost in the loop, whichever
-#: is more. Measured as CPU time of steps of five implementations, with and without the profiler, on
-#: that EPYC beside five other processes: 1.6 to 2.3 µs per event for torch.profiler, 1.5 to 2.0 for
-#: jax.profiler, 3.0 to 3.1 for tf.profiler. On the Xeon above, an event cost 1 to 2.7 times as much
-#: as in the loop for torch.profiler, and 2.1 to 2.6 times for tf.profiler.
+#: The cost of an event is at most ``MOST_RECORDING_NS``, or ``MOST_TIMES`` times its cost in a loop
+#: of one trivial call, whichever is more. Measured as CPU time of steps of five implementations,
+#: with and without the profiler, on the EPYC beside five other processes: 1.6 to 2.3 µs per event
+#: for torch.profiler, 1.5 to 2.0 µs for jax.profiler, 3.0 to 3.1 µs for tf.profiler. On the Xeon,
+#: an event in a step cost 1 to 2.7 times as much as in the loop for torch.profiler, and 2.1 to 2.6
+#: times as much for tf.profiler.
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
 #: Names of the ranges that a capture writes around a step and around its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
@@ -75,7 +77,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the costs of recording: the median of run.json's rounds, or a measured default."""
+    """Return the costs of recording: the median over run.json's rounds, or a default if none."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -89,7 +91,10 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of an event; if the time before it is unknown, the outside is halved."""
+    """Return the cost of an event.
+
+    If the cost before the event was not measured, it is half of the cost outside the event.
+    """
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)
@@ -110,8 +115,10 @@ def _median(costs: list[Cost]) -> Cost:
 class Borders:
     """How many recorded events border on each time interval.
 
-    ``before``: events that begin at the interval's end. ``after``: events that end at its start.
-    ``own``: 0, 1 or 2 borders that the interval shares with the event that it belongs to.
+    ``before`` counts events that begin at the interval's end: the interval contains the cost before
+    these events. ``after`` counts events that end at the interval's start: it contains the cost
+    after these events. ``own`` is 0, 1 or 2: the number of borders that the interval shares with
+    the event to which it belongs.
     """
 
     before: Ints
@@ -146,7 +153,8 @@ def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> R
     """Return how many events were recorded in each of ``intervals``.
 
     ``own_ranges``: count the capture's own ranges separately from the framework's events. The count
-    is 0 for the idle time of a device that a faster host would not shorten.
+    is 0 for a device's launch latency, queued and unattributed time, because a faster host would
+    not shorten these.
     """
     thread = thread_ids(events)
     on_host = (thread >= 0) & ~events.is_kind("overhead")

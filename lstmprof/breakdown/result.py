@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-#: Rows that a notebook shows.
+#: Number of rows that a notebook shows.
 SHOWN_ROWS = 20
 UNKNOWN = "–"
 
@@ -50,7 +50,7 @@ class Table:
 
     @property
     def columns_doc(self) -> dict[str, str]:
-        """Return {column: its unit, meaning and nulls}; empty for an answer of SQL."""
+        """Return {column: unit, meaning, and when it is null}; empty for the answer to SQL."""
         return {kind.name: _documented(kind) for kind in self.kinds if kind.name in self.columns}
 
     def to_arrow(self) -> pa.Table:

@@ -142,7 +142,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run the SELECT ``sql`` over the tables of ``runs``; yield the answer, to read in ``with``.
+    """Run the SELECT ``sql`` over the tables of ``runs``; yield the answer, valid inside ``with``.
 
     ``timeout_s`` limits the time until the last row is read.
 
@@ -216,7 +216,7 @@ def _refused(message: str) -> UsageError:
 
 @dataclass
 class _Query:
-    """Run the calls of a query to DuckDB in ``thread``; a ``timeout_s`` of None is no limit."""
+    """Runs the calls of a query to DuckDB in ``thread``; a ``timeout_s`` of None is no limit."""
 
     database: DuckDBPyConnection
     thread: ThreadPoolExecutor
@@ -254,7 +254,10 @@ class _Query:
             wait([ended], _AGAIN_S)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Offer ``table`` as ``name``, in ``thread`` so that DuckDB hides no signal's error."""
+        """Let queries read ``table`` under ``name``.
+
+        In the main thread, DuckDB would hide an exception that a signal raises; so use ``thread``.
+        """
         self.waited_for(lambda: self.database.register(name, table))
 
 
@@ -264,7 +267,10 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the words of one SELECT; DuckDB's ``get_table_names`` may access the network."""
+    """Return the words of ``sql``, which must be one SELECT.
+
+    DuckDB's ``get_table_names`` would return only tables, but it may access the network.
+    """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
         raise UsageError("the query must be exactly one SELECT", "tables: " + ", ".join(NAMES))

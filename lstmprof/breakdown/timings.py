@@ -25,8 +25,8 @@ from lstmprof.events.schema import Column
 from lstmprof.numbers import count, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
-#: A change after the profile is reported only if each round has at least this many iterations
-#: before the profile, and as many after it.
+#: A change of the step time after the profile is reported only if each round has at least this many
+#: iterations before the profile, and at least this many after it.
 LEAST_ITERATIONS = 5
 #: If steps take longer after the profile by this share or more, in at least ``LEAST_ROUNDS``
 #: rounds, the state of the process has changed. Chosen by hand, above the differences between
@@ -44,12 +44,13 @@ UNLIKE_SHARE = 0.1
 #: Time of one page fault in ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of
 #: CPU time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
 FAULT_NS = 2_700
-#: Page faults distort the profile if profiled steps have at least this many times the page faults
-#: of timed iterations, and if these take at least this share of a profiled step. Chosen by hand.
+#: Page faults distort the profile if profiled steps have at least ``MORE_FAULTS`` times the page
+#: faults of timed iterations, and if the additional page faults take at least ``FAULTS_SHARE`` of a
+#: profiled step. Chosen by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
 #: Settings with which glibc keeps freed memory. Measured on a handwritten LSTM of torch 2.13: 8,800
-#: page faults per profiled step without them and 0 with them; without MALLOC_TOP_PAD_, 8,800.
-#: The second is the largest that glibc accepts (mallopt(3): 32 MiB).
+#: page faults per profiled step without the settings, 0 with them, 8,800 if only MALLOC_TOP_PAD_ is
+#: missing. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
 KEEP_FREED = (
     "MALLOC_TOP_PAD_=134217728 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
 )
@@ -99,7 +100,10 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
 
 
 def _faults(iterations: Iterations) -> Warning | None:
-    """Return a warning if the profiler's memory makes glibc return freed blocks to the kernel."""
+    """Return a warning if profiled steps have many more page faults than timed steps.
+
+    The reason is that the profiler's memory makes glibc return freed blocks to the kernel.
+    """
     info, faults = iterations.info, iterations.column("minor_faults")
     if not info.profiled_page_faults or not info.profiled_wall_ns or faults is None:
         return None
@@ -120,8 +124,8 @@ def _faults(iterations: Iterations) -> Warning | None:
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     """Return by how much steps take longer after the profile (0.5: 50 %), or None.
 
-    In every round, all iterations after it must be slower than all before it. One round is not
-    enough, because the machine may have changed.
+    Return None unless in every round all iterations after the profile are slower than all
+    iterations before it. One round is not enough, because the machine may have changed.
     """
     some = [
         (before, after)
@@ -191,18 +195,18 @@ class Iterations:
         return [(before, after) for before, after in some if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, of_some_steps_ns: float = 0.0) -> float:
-        """Return a quantile of the wall times; by default, that of undisturbed iterations.
+        """Return a quantile of the wall times; by default, the time of an undisturbed iteration.
 
         ``of_some_steps_ns`` is the mean time per step of work that only some steps do. It is added
-        to the quantile, because some timed iterations did this work, too. The result is at most the
-        mean iteration.
+        to the quantile, because the iteration at the quantile may not have done this work. The
+        result is at most the mean wall time of the iterations.
         """
         usual = float(np.quantile(self.wall_ns, quantile))
         return usual + min(of_some_steps_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one CPU thread did all work, as in no code of a user."""
+        """Return whether one CPU thread did all work; False if a user's own code ran."""
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
         return info.device == "cpu" and alone and info.source != OWN_CODE

@@ -80,7 +80,7 @@ def _classes(events: EventTable) -> Ints:
 #: median latency, and in any case up to ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
 #: ``may_explain_waits`` returns None if more than this share of the events may show why a device
-#: waited, because leaving out so few of the others saves no time.
+#: waited, because leaving out the few other events saves no time.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
@@ -91,7 +91,7 @@ class Waits:
 
     since_ns: Ints  # when the device became idle
     until_ns: Ints  # when the next activity began
-    host_until_ns: Ints  # until here a host thread may show why; ``since_ns`` if queued
+    host_until_ns: Ints  # until when a host thread may show the reason; ``since_ns`` if queued
     latency_ns: int
     ends_ns: int  # end of the device's last activity
 
@@ -112,7 +112,7 @@ def waits_of(device: DeviceActivity) -> Waits:
 
 
 class _Gaps:
-    """Collect a device's idle times before activities; the activities come in parts, in order."""
+    """Collects a device's idle times before activities; the activities come in parts, in order."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -147,7 +147,7 @@ class _Gaps:
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
     """Return the waits of each device of ``ranks``; ``packed`` is a profile sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # Activities of a device that began last; more activities with the same start may follow.
+    # Activities with the latest start on a device; more with the same start may follow.
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():

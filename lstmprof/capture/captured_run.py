@@ -43,8 +43,8 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Facts that must be equal in all rounds of a run, except those in ``NOT_ALIKE``: these describe
-#: the framework's threads, which may differ between processes.
+#: Facts that must be equal in all rounds of a run, except the fact ``NOT_ALIKE``: it describes the
+#: framework's threads, which may differ between processes.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
 NOT_ALIKE = "settings.framework_denormals"
 #: Sums over all iterations except warm-up: field of run.json -> column of timings.parquet.
@@ -70,8 +70,8 @@ def write_captured(
     """Write the run ``name`` of the ``rounds``, one process each, into ``out``; return it.
 
     ``source`` is ``OWN_CODE`` if the steps are the user's own; then the ranges in the profile are
-    the user's, too. With ``ranks``, the processes ran at the same time, each as that rank of one
-    job; facts other than events are those of the first process.
+    the user's, too. If ``ranks`` are given, the ``rounds`` are the ranks of one job, which ran at
+    the same time; facts other than events are those of the first rank.
 
     Raises:
         CaptureError: versions, settings or the device differ between the rounds.
@@ -146,7 +146,7 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 
 
 def _read(result: CaptureResult) -> Profile:
-    """Read the profile of a process; if its last step was cut short, that step is a range."""
+    """Read the profile of a process; if its last step was cut short, make it a plain range."""
     profile = formats.read(result.profiles[0])
     events = profile.events
     cut = windows(events, captured=True)[len(result.metadata["profiled_wall_ns"]) :]
@@ -166,7 +166,7 @@ def _put(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Return the facts of run.json that are joined from all rounds: lists, sums, largest values."""
+    """Join facts of all rounds for run.json: lists are joined, counts summed, the peak is kept."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -195,7 +195,7 @@ def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> lis
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return each counter that all rounds have, summed, and why others are missing (``reason``)."""
+    """Return the sum of each counter that all rounds have, and why others lack (``reason``)."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -205,7 +205,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Join the lists ``name`` (one entry per profiled step) of all rounds, or return None."""
+    """Join the lists ``name`` of all rounds; None unless each has a value per profiled step."""
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -215,7 +215,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return the number of counted iterations, and sums over them; None if a value is unknown."""
+    """Return the number of iterations except warm-up, and sums; a sum is None if a value is."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -225,7 +225,7 @@ def _sums(timings: pa.Table) -> dict[str, int | None]:
 
 
 def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
-    """Return the timings of all rounds, whose iterations are numbered consecutively."""
+    """Return the timings of all rounds; iterations are numbered consecutively over all rounds."""
     tables = []
     for number, result in enumerate(rounds):
         columns = {**result.timings, "round": [number] * len(result.timings["iteration"])}
@@ -244,7 +244,7 @@ def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
 
 
 def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
-    """Return one row per distinct stack of a step that round ``number`` sampled, with its part."""
+    """Return a row for each distinct stack within a step of round ``number``, with its part."""
     assert result.samples is not None
     framework = str(result.metadata["framework"])
     rows = []
@@ -270,7 +270,7 @@ def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
 def sampling_facts(
     rounds: Sequence[CaptureResult], samples: pa.Table | None
 ) -> list[dict[str, Any]] | None:
-    """Return the facts about the sampled pass of each round, or None if none was requested."""
+    """Return the facts about each round's sampled pass; None if no sampler was requested."""
     passes = [result.metadata.get("sampling") for result in rounds]
     if not any(passes):
         return None

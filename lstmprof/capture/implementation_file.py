@@ -21,8 +21,8 @@ from lstmprof.implementations import UNUSUAL, Implementation
 
 #: Frameworks that have a training loop for users' networks; Keras runs on one of them.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Module that the file imports -> framework. If it imports only Keras, that is TensorFlow, unless
-#: the file sets ``FRAMEWORK``.
+#: Module that the file imports -> framework. A file that imports only Keras runs on TensorFlow,
+#: unless the file sets ``FRAMEWORK``.
 _FRAMEWORK_OF_IMPORT = {name: name for name in FRAMEWORKS}
 _FRAMEWORK_OF_IMPORT.update(
     {"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"}
@@ -60,7 +60,7 @@ class ImplementationFile:
 
     @property
     def row(self) -> Implementation:
-        """Return a row like a row of the built-in table, without limits on workloads."""
+        """Return a row like the rows of the built-in table; it accepts every workload."""
         summary = "{} of {}".format(self.function, self.file_name)
         return Implementation(
             self.name, "", "", summary, knows=tuple(UNUSUAL), runs_on=self.framework
@@ -73,7 +73,12 @@ def is_file(text: str) -> bool:
 
 
 def implementation_file(text: str) -> ImplementationFile:
-    """Return the file that ``path.py`` or ``path.py:function`` means, if it is usable Python."""
+    """Return the file that ``path.py`` or ``path.py:function`` means.
+
+    Raises:
+        UsageError: the file cannot be read, is not valid Python, lacks the function, or shows no
+            framework.
+    """
     path, function = _parts(text)
     name = os.path.basename(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -129,7 +134,7 @@ def _functions(tree: ast.Module) -> Set[str]:
 
 
 def _framework(tree: ast.Module, name: str) -> str:
-    """Return the framework that ``FRAMEWORK = "…"`` names, else that of the first known import."""
+    """Return the framework that ``FRAMEWORK = "…"`` or the first known import names."""
     stated = _stated_framework(tree)
     if stated is not None:
         if stated not in FRAMEWORKS:

@@ -5,7 +5,7 @@
     <out>/.rounds/<run>/<n>/    kept.json  result.json  profile/     round n, from 0, of <run>
 
 A round appears whole or not at all, because the worker's folder is renamed to this place. The next
-capture of the same request reuses the rounds, if lstmprof's version and the machine are the same.
+capture of the same request reuses the rounds if lstmprof's version and the machine are the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return the conditions under which one of ``rounds`` of ``request`` would be captured now."""
+    """Return the conditions under which a round of ``request`` would be captured now.
+
+    ``rounds`` is the number of rounds.
+    """
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),
@@ -63,7 +66,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot be reused under the conditions ``makings``, or None."""
+        """Return why the rounds cannot be reused, or None; ``makings`` is what they must match."""
         for folder in self._folders():
             try:
                 number = int(folder.name)
@@ -89,7 +92,7 @@ class KeptRounds:
             raise RunError(f"{folder}: cannot be read ({fault})", "repeat the capture") from fault
 
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
-        """Keep ``scratch``, the worker's folder, as round ``number`` made under ``made``."""
+        """Keep ``scratch``, the worker's folder, as round ``number``, captured under ``made``."""
         content = {"making": made, "pid": result.pid}
         try:
             for own in WORKERS_OWN:

@@ -1,9 +1,9 @@
 """Record a process with Nsight Systems: start it, control the recording by NVTX, export the report.
 
 The recording begins and ends with the NVTX range ``profile``. Killing nsys does not end the process
-that it started, which has its own session; a ``Lifeline`` ends it. Some distributions' nsys
-(Debian's) leaves a recording without a report; then ``QdstrmImporter`` is called directly. Source:
-docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
+that nsys started, because this process has its own session; a ``Lifeline`` ends it. The nsys of
+some distributions (Debian) leaves a recording without a report; then ``QdstrmImporter`` is called
+directly. Source: docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
 
 
 class Lifeline:
-    """A FIFO that this process keeps open; a process that is not its child ends if it closes."""
+    """A FIFO that this process keeps open; when it closes, the process under nsys ends."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        # for reading, too: opening it for writing only would wait for a reader. Child processes do
-        # not inherit it.
+        # Opened for reading, too, because opening for writing only would wait for a reader. Child
+        # processes do not inherit the FIFO.
         self._fifo = os.open(path, os.O_RDWR)
 
     def close(self) -> None:
@@ -73,7 +73,10 @@ class Lifeline:
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """Export the nsys report to SQLite, gzip both into ``place``, and name them in result.json."""
+    """Export the nsys report to SQLite; gzip report and export into ``place``.
+
+    Enter both files in the result.json of ``folder``.
+    """
     # Imported here, because it needs libraries for reading profiles, which a machine that only
     # captures may lack.
     from lstmprof.formats.cuda.nsys import export_command

@@ -1,10 +1,10 @@
-"""Join input shapes that a worker recorded separately to the ops of the profile.
+"""Assign the input shapes that a worker recorded separately to the ops of the profile.
 
 Ops are matched by name, and by their order among ops of the same name in a step. The steps of a
 capture are alike, so the inputs of one recorded step are used for every step. If a step has more or
-fewer ops of a name than the recorded one, they get shapes only if all recorded shapes of this name
-are equal. The steps of a user's training may differ: inputs with a step number are used for that
-step only, and only if it has as many ops.
+fewer ops of a name than the recorded step, these ops get shapes only if all recorded shapes of this
+name are equal. The steps of a user's training may differ. So inputs with a step number are used
+only for this step, and only if the step has as many ops of this name.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OP_TYPE = re.compile(r":\w+$")
 #: Beginning of the name of a node in a function that TensorFlow inlined into its caller's graph.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
-#: Inputs of one op: shapes and element types, each as JSON, and the number of their step (None:
-#: every step).
+#: Inputs of one op: shapes as JSON, element types as JSON, and the number of the step in which the
+#: op ran (None: every step).
 Entry = tuple[str, str, int | None]
 Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
-    """Return ``events`` with the inputs of the ops of one process, from the file at ``path``.
+    """Return ``events`` with the inputs of one process's ops from the file at ``path``.
 
     The process is the one with this ``rank``, or the only one if ``rank`` is None.
     """
@@ -57,7 +57,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return (event rows, (their shapes, their types)), one entry per op name and step."""
+    """Return (rows of ops, (their shapes, their types)), one entry per op name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:
@@ -67,7 +67,7 @@ def _joined(
     )
     rows = rows[(step[rows] != UNKNOWN) & (events.texts("shapes")[0][rows] == NONE)]
     parent = events.rows_named("parent_id")
-    nested = (parent != NONE) & (codes[parent] == codes)  # ops of one name, as under autocast
+    nested = (parent != NONE) & (codes[parent] == codes)  # an op in an op of its name (autocast)
     rows = rows[~nested[rows]]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     numbers = np.unique(step[step != UNKNOWN])

@@ -1,9 +1,9 @@
 """Plan a sweep: one capture per combination of implementation, workload and precision.
 
 Before anything runs, a plan shows which captures will run, which exist already, and which cannot
-run and why. Captures of one workload and precision alternate: round 1 of each, then round 2 of each
-in reverse order, and so on. So a machine that changes its speed favours none of them. A killed
-sweep can be continued: existing runs are skipped, and finished rounds are reused.
+run and why. Captures of one workload and precision alternate: first round 1 of each capture, then
+round 2 of each in reverse order, and so on. So no capture gains if the machine's speed changes. A
+killed sweep can be continued: existing runs are skipped, and finished rounds are reused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Planned:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return (workload, precision), which captures must have in common to be compared."""
+        """Return (workload, precision); captures with equal groups are comparable."""
         return self.request.workload.name, self.request.precision
 
 
@@ -67,8 +67,8 @@ def matching(
 ) -> list[str]:
     """Return the ``names`` that equal or match a pattern (``*``, ``?``, ``[…]``), in their order.
 
-    ``kind`` names in messages what is chosen. ``unknown(pattern)`` makes the error for a pattern
-    without a match; by default, it suggests the nearest name.
+    ``kind`` is the word for ``names`` in messages. ``unknown(pattern)`` makes the error for a
+    pattern without a match; by default, the error suggests the nearest name.
     """
     matches: set[str] = set()
     for pattern in patterns:
@@ -111,8 +111,8 @@ def plan(
 ) -> list[Planned]:
     """Return one planned capture per workload, precision, implementation and interpreter.
 
-    ``common`` has all other options. ``wish`` holds the user's options about interpreters; with it,
-    the interpreter and the label are replaced, too.
+    ``common`` has all other options. If the user's options for interpreters are given as ``wish``,
+    they replace the interpreter and the label of ``common``, too.
     """
     files = names if isinstance(names, Mapping) else dict.fromkeys(names)
     rows = {
@@ -145,7 +145,7 @@ def plan(
 
 
 def _label(users: str, ways: str, *, several: bool) -> str:
-    """Return the user's label, else the interpreter's; both if there are ``several``."""
+    """Return the user's label, else the interpreter's; both for ``several`` interpreters."""
     return f"{users}-{ways}" if users and several else users or ways
 
 
@@ -160,7 +160,7 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _why_skipped(request: CaptureRequest, place: Path) -> str | None:
-    """Return why a capture is skipped whose run exists, or None if there is no run."""
+    """Return why a capture is skipped if its run exists, or None if there is no run."""
     if not is_run(place):
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
@@ -176,7 +176,7 @@ def run(
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[PlanOutcome]:
-    """Run all captures that are not skipped, group by group; yield outcomes when known."""
+    """Run all captures that are not skipped, group by group; yield each outcome as it is known."""
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
         # rounds remain beside the run if a capture was killed right after it had written the run
@@ -196,7 +196,7 @@ def run(
 def make_ready(
     planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
 ) -> None:
-    """Create the Python environment of a capture, unless it needs none or ``place`` has the run."""
+    """Create the environment of a capture if it needs one and ``place`` does not have its run."""
     way = planned.interpreter
     if way.fault:
         raise way.fault

@@ -1,4 +1,4 @@
-"""Requests: what a worker, or the process of a user's script, shall measure. Passed as JSON."""
+"""Requests: what a worker, or the process of a user's script, measures. Passed as JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MODES = ("train", "forward")
 #: framework's own mixed precision (autocast, or a Keras policy), with gradient scaling for fp16.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
-#: Default number of rounds. Each round is one worker process with a share of the iterations. Three
-#: is the least that shows how much timings differ between processes.
+#: Default number of rounds. Each round is one worker process with a share of the iterations. With
+#: fewer than three rounds, it is not visible how much timings differ between processes.
 ROUNDS = 3
 #: Default number of profiled steps, of all rounds together. Ten are enough for a clean step (a step
 #: without disturbances).
@@ -34,8 +34,8 @@ PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 #: File with the worker's result, next to the request.
 RESULT = "result.json"
-#: FIFO that lstmprof keeps open. The process that Nsight Systems starts reads it, and ends when it
-#: is closed, even if lstmprof was killed.
+#: Name of a FIFO that lstmprof keeps open. The process that Nsight Systems starts reads this FIFO,
+#: and ends when the FIFO closes, even if lstmprof was killed.
 LIFELINE = "lifeline"
 #: Line by which a worker ends its turn (the time in which no other worker runs) and asks for its
 #: next turn.
@@ -53,13 +53,13 @@ class CaptureRequest:
     device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # of all rounds together; the share of one round is enough for a confidence interval of its
-    # median
+    # number of timed iterations of all rounds together; the share of one round is enough for a
+    # confidence interval of its median
     iterations: int = 30
     timing_s: Optional[float] = None  # seconds after which no further iteration is timed
     # None: as many iterations as the implementation needs (``warmup_iterations``)
     warmup: Optional[int] = None
-    # per round; None: PROFILED in all rounds together; 0: no profile
+    # number of profiled steps per round; None: PROFILED in all rounds together; 0: no profile
     profile_steps: Optional[int] = None
     profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
@@ -98,7 +98,7 @@ class CaptureRequest:
 
     @property
     def warmup_iterations(self) -> int:
-        """Return the requested number of warm-up iterations, else the implementation's own."""
+        """Return the requested number of warm-up iterations, else the implementation's default."""
         if self.warmup is not None:
             return self.warmup
         return self.row.settles_after
@@ -119,7 +119,7 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """Return implementation, workload, precision, and options that differ from their defaults."""
+    """Return the run's name: implementation, workload, precision, and options that differ."""
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -143,7 +143,7 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """Return the features that ``request`` needs, in the words of ``Implementation.refuses``."""
+    """Return the features that ``request`` needs, named like the keys of ``refusals``."""
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
     needs = [device, request.precision, both, request.mode, workload.loss]
@@ -234,9 +234,9 @@ class ScriptRequest:
     ``THEN``. ``watch`` times every step until the script ends, and profiles if steps slow down.
 
     ``writer`` is the interpreter that writes the run. ``compare_with`` is an earlier run with which
-    the verdict compares the new one. ``folder`` is set under Nsight Systems only, for its
-    recording. ``parts`` is set for processes that a job starts: the folder in which each rank
-    leaves its part of the run. ``facts`` are further entries of run.json.
+    the verdict compares the new run. ``folder`` is set only if Nsight Systems records: the folder
+    of its recording. ``parts`` is set for the ranks of a job: the folder in which each rank leaves
+    its part of the run. ``facts`` are further entries of run.json.
     """
 
     target: str

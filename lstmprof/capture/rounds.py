@@ -51,7 +51,8 @@ def capture_run(
 ) -> Run:
     """Time and profile one implementation; the run appears in ``out`` whole or not at all.
 
-    Each of the ``rounds`` (default ``ROUNDS``, or one per iteration if fewer) is another worker.
+    Each of the ``rounds`` is a new worker process. By default there are ``ROUNDS`` rounds, but not
+    more than iterations.
     """
     name = name or run_name(request)
     runs = captured_runs([{name: request}], out, rounds=rounds, force=force, progress=progress)
@@ -71,8 +72,8 @@ def captured_runs(
 ) -> Iterator[tuple[str, Run | LstmprofError]]:
     """Capture the requests of each group; yield (run name, run or error) as soon as it is known.
 
-    A group is run name -> request. In each round, on a CPU, its workers take turns at every
-    iteration (``supervisor.Turns``); every other round takes the runs in reverse order.
+    A group is run name -> request. On a CPU, the workers of a group's runs take turns at every
+    iteration of a round (``supervisor.Turns``); every other round takes the runs in reverse order.
     """
     sweep = _Sweep(out, force, progress)
     try:
@@ -93,7 +94,7 @@ def captured_runs(
 
 @dataclasses.dataclass
 class _Capture:
-    """An unfinished run: a request and conditions per round, and the results so far."""
+    """An unfinished run: request and conditions of each round, and results of finished rounds."""
 
     requests: list[CaptureRequest]
     makings: list[Making]
@@ -120,10 +121,10 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Return whether workers for ``requests`` can exist at once undisturbed.
+    """Return whether the workers of ``requests`` can exist at once without disturbing each other.
 
-    On a GPU they cannot, because a waiting process keeps its GPU memory. With several threads they
-    cannot, because idle threads of a pool spin for a while before they sleep.
+    Workers on a GPU cannot, because a waiting process keeps its GPU memory. Workers with several
+    threads cannot, because idle threads of a pool spin for a while before they sleep.
     """
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
@@ -137,7 +138,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """What a worker needs to take turns: its ``Seat``, all runs in order, and the shared CPU."""
+    """What a worker needs to take turns: its ``Seat``, the names of all runs, the shared CPU."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -153,7 +154,7 @@ class _Sweep:
         self.pace = Pace()
 
     def begin(self, name: str, request: CaptureRequest, rounds: int | None) -> LstmprofError | None:
-        """Add a run, with rounds of an earlier capture; return an error if it cannot begin."""
+        """Add a run, with rounds of an earlier capture; return an error if the run cannot begin."""
         try:
             check(request)
             if request.profiler == NSYS:
@@ -170,7 +171,7 @@ class _Sweep:
         return None
 
     def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report the rounds that an earlier capture left, or discard them if they do not fit."""
+        """Report the rounds that an earlier capture left; discard rounds that cannot be reused."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -279,7 +280,7 @@ class _Sweep:
         return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
-        """Write and return the run, then remove its rounds (not if it could not be written)."""
+        """Write and return the run, and remove its rounds; keep them if writing fails."""
         try:
             run = write_captured(name, of.results, self.out, force=self.force)
         except RunError as error:
@@ -316,7 +317,7 @@ class _Sweep:
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
     """Return one request per round, with its share of the iterations.
 
-    The first round measures the peaks.
+    Only the first round measures the peak rates.
 
     Raises:
         UsageError: there are fewer iterations than rounds, or no step is profiled.
@@ -344,7 +345,7 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
 
 
 class Pace:
-    """The progress of a sweep: the rounds of each run that are left, and times of finished ones."""
+    """The progress of a sweep: how many rounds of each run are left, and how long rounds took."""
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}
@@ -365,7 +366,7 @@ class Pace:
         self._left[name] = 0
 
     def left_s(self) -> float | None:
-        """Return the seconds that the remaining rounds will take; None before the first is done."""
+        """Return the seconds that the remaining rounds will take; None until a round is done."""
         measured = [took_s for run_times in self._took_s.values() for took_s in run_times]
         if not measured:
             return None

@@ -1,8 +1,9 @@
 """Run a worker from the parent process: start it, show its progress, explain why it ended.
 
-A worker leads its own process group, which is killed as a whole, so no process that it started
-survives. A worker also ends with this process (``worker.host.die_with``). If Nsight Systems records
-the worker, nsys runs between the two (``nsys``): this module then starts, awaits and kills nsys.
+A worker leads its own process group, which is killed as a whole, so no process that the worker
+started survives. A worker also ends with this process (``worker.host.die_with``). If Nsight Systems
+records the worker, this module starts nsys, which starts the worker; this module then awaits and
+kills nsys.
 
 Several workers can take turns (``Turns``): one of them runs at a time, always in the same order.
 """
@@ -48,7 +49,7 @@ WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """What a worker measured. The paths are files that it wrote."""
+    """What a worker measured. The paths are files that the worker wrote."""
 
     metadata: Mapping[str, Any]  # for run.json
     timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
@@ -100,7 +101,7 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
     (scratch / REQUEST).write_text(request.to_json(), encoding="utf-8")
     with ExitStack() as stack:
-        if request.profiler == NSYS:  # which starts the worker, so the worker is no child process
+        if request.profiler == NSYS:  # nsys starts the worker, so the worker is no child process
             stack.enter_context(closing(nsys.Lifeline(scratch / LIFELINE)))
         log = stack.enter_context((scratch / LOG).open("wb"))
         worker = stack.enter_context(_started(request, scratch, log))  # it waits for the end
@@ -136,14 +137,14 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
 
 
 def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
-    """Return the worker's environment variables: those of this process, with changes.
+    """Return the worker's environment variables: this process's variables, with changes.
 
     Variables that would change the worker's imports are removed; an interpreter other than this one
     also gets no PYTHONPATH. ``TF2_BEHAVIOR`` is removed, because TensorFlow 2 sets it when
     imported, and TensorFlow 1 would build other loops with it. Keras gets the implementation's
-    framework as its backend. PATH ends with this interpreter's scripts, because a sampler may be
-    installed there. Compilers keep their caches in ``scratch``, so every capture compiles anew and
-    leaves nothing behind; only Theano's cache is shared by all captures.
+    framework as its backend. PATH ends with the folder of this interpreter's scripts, because a
+    sampler may be installed there. Compilers store their caches in ``scratch``, so every capture
+    compiles anew and leaves nothing behind; only Theano's cache is shared by all captures.
     """
     dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
@@ -228,7 +229,10 @@ def result_in(scratch: Path) -> CaptureResult:
 
 
 def _death(code: int, log: Path) -> CaptureError:
-    """Return why a worker left no result, from its exit status (nsys: 128 + signal) and log."""
+    """Return the error of a worker that left no result, from its exit status and its log.
+
+    If a signal killed the worker, the status ``code`` is −signal, or 128 + signal under nsys.
+    """
     code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
         return CaptureError(
@@ -246,7 +250,7 @@ def _death(code: int, log: Path) -> CaptureError:
 
 
 def _ran_out_of_space(log: Path) -> bool:
-    """Return whether the log's last line reports a full disk, or if empty, the disk is full."""
+    """Return whether the log's last line reports a full disk; without a log, if it is full now."""
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES
@@ -266,7 +270,7 @@ def _last_line(log: Path) -> str:
 
 @dataclass(frozen=True)
 class Seat:
-    """The access of one worker, called ``member``, to the ``turns`` that it takes with others."""
+    """One worker's access to ``turns``, in which it is called ``member``."""
 
     turns: Turns
     member: str
@@ -281,7 +285,7 @@ class Seat:
 
 
 class Turns:
-    """Lets one of several workers run at a time; the next one runs when all of them wait.
+    """Lets one of several workers run at a time; the next worker runs when all of them wait.
 
     The thread of each worker calls ``take`` before each turn and ``leave`` at the end.
     """

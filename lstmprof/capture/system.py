@@ -26,7 +26,7 @@ _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 @dataclass(frozen=True)
 class Probe:
-    """A checked property of the machine; ``next_step`` is what to do about it, empty if nothing."""
+    """A checked property of the machine; ``next_step`` says what to change, empty if nothing."""
 
     name: str
     state: str
@@ -79,7 +79,7 @@ def _framework(name: str, gpu_driver: Driver) -> Probe:
 
 
 def _shared_files() -> Iterator[Probe]:
-    """Yield a probe per library that is installed for two CUDA versions, which overwrite files."""
+    """Yield a probe for each library that two CUDA versions install at the same paths."""
     installed = {d.name.lower() for d in metadata.distributions() if d.name}
     for library in ("cudnn", "nccl"):
         both = [f"nvidia-{library}-cu{major}" for major in (12, 13)]

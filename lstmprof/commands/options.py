@@ -51,7 +51,10 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Return ``path`` if it is a regular file or does not exist; reading a pipe could block."""
+    """Return ``path`` if it is a regular file or does not exist, else raise UsageError.
+
+    Other files, such as pipes, could block the reader.
+    """
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -125,7 +128,7 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print that ``stage`` begins, unless the last line is recent."""
+        """Print that ``stage`` begins, on a terminal without a line in the last ``EVERY_S``."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")
@@ -137,7 +140,7 @@ class Stages:
             self.at(f"{self._done} of {total} {noun}")
 
 
-#: If a folder has more files of unknown formats, the terminal names only the first.
+#: If more files than this are not profiles, one line says how many and names the first.
 MOST_FOREIGN_LINES = 3
 
 
@@ -149,13 +152,13 @@ class LeftOut:
 
     @property
     def code(self) -> int:
-        """Return 1 if a profile or run was left out (not only a foreign file), else 0."""
+        """Return 1 if a profile or run was left out, else 0; other files do not count."""
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
         """Print each error after ``word``, then the number of errors.
 
-        Many files that are no profiles share one line.
+        Many files that are not profiles share one line.
         """
         foreign = [fault for fault in self.faults if isinstance(fault, ForeignFileError)]
         shared = len(foreign) > MOST_FOREIGN_LINES and word == "left out:"
@@ -172,7 +175,7 @@ class LeftOut:
 
 @contextlib.contextmanager
 def leaving_out() -> Iterator[LeftOut]:
-    """Yield a list to which code adds left-out inputs; print the list at the end."""
+    """Yield a ``LeftOut`` that collects errors of inputs; print the errors after the block."""
     left_out = LeftOut()
     try:
         yield left_out
@@ -211,7 +214,7 @@ def runs_of(
 def runs_of_each(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[list[Run]]:
-    """Return one list of runs for each of ``paths`` that has runs; otherwise like ``runs_of``."""
+    """Return a list of runs for each of ``paths`` that has runs; see ``runs_of``."""
     from lstmprof.runs.cache import opened
 
     return opened(paths, None, left_out.faults.append, reading)
@@ -224,7 +227,10 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Return the breakdowns of ``runs``, with ``tables`` computed and ``look`` called on each."""
+    """Return the breakdowns of ``runs``, with ``tables`` computed and ``look`` called on each.
+
+    Runs that fail are left out. If all runs fail, the first error is raised.
+    """
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
 
@@ -260,7 +266,7 @@ def step_profiles(
 
 
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
-    """Return the breakdown of the only run at ``path``; no tables are computed yet."""
+    """Return the breakdown of the run at ``path``, without tables; refuse several runs."""
     runs = runs_of([path], left_out)
     if len(runs) != 1:
         named = ", ".join(run.name for run in runs[:3]) + (" …" if len(runs) > 3 else "")
@@ -271,7 +277,7 @@ def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Bre
 def from_good(
     make: Callable[[Sequence[Breakdown]], _Made], breakdowns: Sequence[Breakdown], left_out: LeftOut
 ) -> _Made:
-    """Return ``make(breakdowns)``, without the breakdowns for which it fails alone."""
+    """Return ``make(breakdowns)``; leave out each breakdown for which ``make`` fails."""
     from lstmprof.runs import border
 
     return border.from_good(make, breakdowns, lambda b: b.run.path, left_out.faults.append)
@@ -290,7 +296,7 @@ def open_report(
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
 ) -> None:
-    """Write the HTML report into the cache, and open it; ``diagnoses`` may be known."""
+    """Write the HTML report into the cache, and open it; compute ``diagnoses`` if None."""
     import hashlib
     import os
     import tempfile
@@ -301,7 +307,7 @@ def open_report(
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
     name = hashlib.sha256(os.fsencode(folders)).hexdigest()[:16]
     place = cache_folder() / "reports"
-    if unwritable(place):  # a folder that still exists when the browser reads the page
+    if unwritable(place):  # not deleted at the end, because the browser reads the page later
         place = Path(tempfile.mkdtemp(prefix="lstmprof-report-"))
     path = place / f"{name}.html"
     if diagnoses is None:

@@ -9,5 +9,6 @@
     uses of diagnoses: gate (pass or fail)  history (run by run)
                        recommend (the fastest here, and the framework's layer op)
 
-``diagnosis.diagnose_all`` runs all of these stages. Each file imports only stages before its own.
+    ``diagnosis.diagnose_all`` runs all stages in the picture. Each file imports only earlier
+    stages.
 """

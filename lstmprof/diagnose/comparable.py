@@ -82,9 +82,9 @@ def valid_conditions(across: Collection[str]) -> Collection[str]:
 def comparable_groups(
     profiles: Iterable[StepProfile], across: Collection[str] = ()
 ) -> list[list[StepProfile]]:
-    """Return ``profiles`` in groups of runs that can be compared, in the given order.
+    """Return ``profiles`` in groups of comparable runs, in the given order.
 
-    A run whose workload is unknown is its own group, unless ``across`` contains the workload.
+    A run whose workload is unknown is a group of its own, unless ``across`` contains the workload.
     """
     groups = alike(profiles, attrgetter("info"), valid_conditions(across))
     single = [] if "workload" in across else [g for g in groups if not g[0].info.workload]

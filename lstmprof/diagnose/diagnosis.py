@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 #: Version of the JSON document, whose fields docs/diagnose_document.py describes.
 VERSION = 4
 #: Findings (kinds of time) with a smaller share of the difference, or of a single run's step,
-#: appear in JSON only.
+#: appear only in JSON.
 LEAST_SHARE = 0.01
-#: Largest number of listed events that occur in some steps only.
+#: Largest number of listed events that occur only in some steps.
 MOST_RARE = 3
-#: A run's first step counts as long if it takes longer than the first step of the other run by at
-#: least the time of this many steps.
+#: A run's first step counts as long if it exceeds the first step of the other run by at least the
+#: time of this many steps of the other run.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column.text("kind", "kind of time, such as matmul or dispatch"),
@@ -191,7 +191,10 @@ class Diagnosis:
 
     @property
     def shown(self) -> tuple[Explained, ...]:
-        """Return the findings of 1 % of the step or difference; none if two runs lack a cause."""
+        """Return findings of 1 % of the step or difference or more, for output to people.
+
+        Return no finding if two runs are compared and no cause was identified.
+        """
         if self.fast is not None and self.dominant is None:
             return ()
         return tuple(e for e in self.findings if abs(e.finding.share or 0) >= LEAST_SHARE)
@@ -370,9 +373,10 @@ def _with_times_of_advice(diagnosis: Diagnosis, group: Sequence[StepProfile]) ->
 
 
 def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Advice | None:
-    """Return ``advice`` with the gain of the fastest run in ``group`` that follows it, if any does.
+    """Return ``advice`` with the gain of the fastest run in ``group`` that follows the advice.
 
-    Return None if that run is not faster than ``slow``; no gain is measured if it may be noise.
+    Return None if this run is not faster than ``slow``. Return ``advice`` unchanged if no run
+    follows it, or if the gain may be noise.
     """
     others = [p for p in group if _follows(p, advice, slow)]
     if not others:
@@ -428,7 +432,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Return the diagnosis of a single run; ``saved``: kind of time → what the step would save."""
+    """Return the diagnosis of a single run; ``saved``: kind of time → what its removal saves."""
     parts = findings(None, profile, saved)
     result = outcome_of_one(profile, parts)
     explained = _explained(parts, result)
@@ -443,7 +447,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
 
 
 def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
-    """Return the findings with sentences and, if large and certain enough, fixes (each once)."""
+    """Return the findings with sentences; large and certain findings also get fixes, each once."""
     explained, given = [], set[str]()
     for finding in differences:
         certainty = certainty_of(finding, differences)
@@ -479,7 +483,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _time_notes(profile: StepProfile) -> list[str]:
-    """Return notes on time that the timed steps lost, and on events that only some steps have."""
+    """Return notes: on time that the timed steps lost, and on events that occur in some steps."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "
@@ -490,7 +494,10 @@ def _time_notes(profile: StepProfile) -> list[str]:
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
-    """Return a note on how many steps make up for the fast run's longer first step, or None."""
+    """Return a note: after how many steps the fast run makes up for its longer first step.
+
+    Return None if its first step is not long (``LONG_FIRST_STEP``).
+    """
     first, other = (profile.info.compile_ns for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns
     if first is None or other is None or gain <= 0 or not timed(fast, slow):

@@ -1,8 +1,8 @@
 """The step time of an implementation from run to run, and where it changed.
 
 Comparable runs of one implementation form a series, sorted by start time. A level is a group of
-consecutive runs with about the same step time. It is represented by its run with the narrowest 95 %
-interval. A new level begins at the first run whose step surely differs from that of the
+consecutive runs with about the same step time. The run with the narrowest 95 % interval represents
+the level. A new level begins at the first run whose step surely differs from the step of the
 representing run: the whole 95 % interval of their ratio (``ratio_of``) is more than
 ``LEAST_CHANGE_SHARE`` above or below 1.
 """
@@ -87,7 +87,7 @@ class Point:
 
     @property
     def label(self) -> str:
-        """Return the label of the run; without one, its start time, else its name."""
+        """Return the label of the run, or ``(no label)`` with the start time or name of the run."""
         name = self.when[:16].replace("T", " ") or self.profile.name
         return self.profile.info.label or f"{_NO_LABEL}{name}"
 

@@ -30,7 +30,7 @@ BATCH_EVENTS = 2**17
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of one batch: their rows in the run, and those that begin in it (``own``)."""
+    """The events of one batch, and their rows in the run; ``own`` are events that begin in it."""
 
     events: EventTable
     rows: Ints
@@ -40,7 +40,7 @@ class Batch:
 
 
 class Batches:
-    """Divide the run ``packed`` into batches in which about ``size`` events or more begin.
+    """Divides the run ``packed`` into batches in which about ``size`` events or more begin.
 
     The tables of the batches have ``columns``, or all columns of ``packed`` by default.
     ``divisible`` is True if there is more than one batch, and if the events are sorted and numbered
@@ -98,7 +98,7 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return a row near ``row`` that does not begin together with the row before."""
+        """Return a row near ``row`` that begins later than the row before it."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))
@@ -108,7 +108,7 @@ class Batches:
 
 
 class _Tables:
-    """Make the tables of batches; ``links`` has the links of the whole run as row numbers."""
+    """Makes the tables of batches; ``links`` has the links of the whole run as row numbers."""
 
     def __init__(
         self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]
@@ -168,7 +168,10 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield for each device its next activity at or after ``row``, and others with its start."""
+    """Yield for each device its next activity at or after ``row``.
+
+    Activities of the device that start at the same time are yielded with it.
+    """
     for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

@@ -35,8 +35,8 @@ ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory cha
 #: Beginning of a counter's name; a line of code that has allocated the memory follows.
 ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
-#: Name of the running sum of allocations and frees. It replaces ``ALLOCATED`` if the profile does
-#: not record the latter.
+#: Name of the running sum of allocations and frees. It is used if the profile does not record
+#: ``ALLOCATED``.
 SINCE_BEGIN = "memory allocated since the profile began"
 #: If the counters of a profile are in files, about this many values are read into memory at a time.
 BATCH_ROWS = 2**17
@@ -101,7 +101,10 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def values_table(**columns: Any) -> pa.Table:
-    """Return values sorted by time; a text stands for all rows, absent columns are null."""
+    """Return a table of values sorted by time; absent columns are null.
+
+    Each of ``columns`` is an array with one entry per value, or a text for all values.
+    """
     count = len(columns["time_ns"])
     filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
     for name, values in columns.items():
@@ -129,7 +132,7 @@ def write_sorted(path: Path, columns: pa.Table) -> None:
 
 @dataclass(frozen=True)
 class _OfRank:
-    """The counters of one rank, sorted by time; ``shift_ns`` is to be added to all times."""
+    """The counters of one rank, sorted by time; ``batches`` adds ``shift_ns`` to all times."""
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None
@@ -164,7 +167,7 @@ class _OfRank:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile, one rank after the other, each sorted by time."""
+    """The counters of a profile, one rank after the other; values of a rank are sorted by time."""
 
     of_ranks: tuple[_OfRank, ...] = ()
 
@@ -219,7 +222,7 @@ class Counters:
         return pa.concat_tables([SCHEMA.empty_table(), *self.batches()]).unify_dictionaries()
 
     def write_parquet(self, path: Path) -> None:
-        """Write the Parquet file ``path``; it stores times as differences, which are small."""
+        """Write the Parquet file ``path``; times are stored as differences to save space."""
         repeated = [name for name in SCHEMA.names if name != "time_ns"]
         differences = {"time_ns": "DELTA_BINARY_PACKED"}
         with pq.ParquetWriter(
@@ -273,7 +276,7 @@ class Series(NamedTuple):
 
 
 #: A counter, the sorted times of its values in ns, and the values. A value is valid from its time
-#: on.
+#: until the next time.
 Values = tuple[Series, Ints, NDArray[np.float64]]
 
 

@@ -78,7 +78,10 @@ def event_types(events: Packed) -> EventTypes:
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks`` and one of each other type, to keep threads' numbers."""
+    """Return the rows of ``ranks``, and one row of each type of event of other ranks.
+
+    With these rows, ``thread_ids`` numbers threads as in the whole profile.
+    """
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
     return np.union1d(own, event_types(events).first)
@@ -105,8 +108,8 @@ def _event_types(events: Packed) -> EventTypes:
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
     """Return 11 arrays with one entry per type of the events in ``rows``.
 
-    They are kind, whether launch, rank, pid, tid, device; number of events; row and start of the
-    first event; row and end of the last. ``launching`` has a flag per code of ``name``.
+    The arrays are kind, whether launch, rank, pid, tid, device; number of events; row and start of
+    the first event; row and end of the last event. ``launching`` has a flag per code of ``name``.
     """
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
@@ -149,7 +152,10 @@ def numbered_few(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the step windows; of many events, only those that decide are unpacked."""
+    """Return the step windows of ``events``.
+
+    If there are more than ``FEW_EVENTS`` events, only those that decide the windows are unpacked.
+    """
     rows = None if len(events) <= FEW_EVENTS else _deciding(events)
     table = events.table(WINDOW_COLUMNS, rows)
     if rows is not None and any(
@@ -182,7 +188,10 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return the first op, and runtime call, of each rank's busiest thread, repeated."""
+    """Return the first op of each rank's busiest thread, and likewise for runtime calls.
+
+    Each row is repeated ``_REPEATS`` times.
+    """
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Stands for the owner of times outside of all segments, as ``table.NONE`` for a row.
+#: Owner of times outside of all segments; equal to ``table.NONE``.
 FREE = -1
 #: Bits of an int64 without its sign.
 _BITS = 63
@@ -83,7 +83,10 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
-    """Return the sorted distinct values and each value's position, by merge sort: nearly sorted."""
+    """Return the sorted distinct values, and the position of each of ``values`` among them.
+
+    The stable sort (a merge sort) is fast here, because the values are nearly sorted.
+    """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
@@ -93,7 +96,10 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return the least ``value`` of all ranges that contain each cell, or ``none``."""
+    """Return for each cell the least ``value`` of the ranges [left, right) that contain it.
+
+    It is ``none`` for a cell in no range.
+    """
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -143,7 +149,10 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The common times of pairs of a segment and an interval, by position."""
+    """The times that a segment and an interval share; one entry per pair that overlaps.
+
+    ``segment`` and ``interval`` are indices.
+    """
 
     segment: Ints
     interval: Ints
@@ -210,16 +219,19 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Return how long intervals run inside each [from_ns, to_ns), together."""
+    """Return for each [from_ns, to_ns) the sum of the times that all intervals run inside it."""
     return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
 
 
 def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the total length of the intervals before it."""
+    """Return for each time in ``at_ns`` how long all intervals have run before it, in total."""
     return _since(np.sort(start_ns), at_ns) - _since(np.sort(end_ns), at_ns)
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return the sums of the distances to all earlier ``sorted_ns``, modulo 2⁶⁴."""
+    """Return for each time in ``at_ns`` the sum of the times since all earlier ``sorted_ns``.
+
+    The sums are modulo 2⁶⁴; differences of two sums are exact.
+    """
     count = np.searchsorted(sorted_ns, at_ns)
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

@@ -8,8 +8,9 @@
 The keys have the order of ``LaunchConfig``, so that equal configurations are equal texts;
 unrecorded keys are left out. Occupancies are shares of the threads that a multiprocessor can hold:
 ``estimated`` for this grid (Kineto), ``theoretical`` for a large grid (TensorFlow, JAX).
-Some profilers write uninitialised numbers: impossible numbers are unknown. If the grid or block is
-impossible, so is the configuration; if the registers are, so is the shared memory.
+Some profilers write uninitialised numbers, so impossible numbers count as unknown. If the grid or
+the block is impossible, the whole configuration is unknown. If the number of registers is
+impossible, the shared memory is unknown, too.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ _Three = tuple[int, int, int]
 #: The most blocks of a grid along x, and the most threads of a block. Source: CUDA C++ Programming
 #: Guide, "Compute Capabilities". HIP allows no more.
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
-#: A thread has at most 255 registers on NVIDIA, 512 on AMD.
+#: A larger number of registers per thread is impossible. The hardware limits are 255 (NVIDIA) and
+#: 512 (AMD).
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
 _MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
-#: A longer name of a process group is cropped to this number of characters. Chosen by hand.
+#: Number of characters to which the name of a process group is cropped. Chosen by hand.
 _MOST_NAME = 100
 _DECIMALS = 6
 
@@ -80,7 +82,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return the parts of the shared memory as text, or nothing if unknown."""
+        """Return the parts of the shared memory as text, or an empty text if unknown."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -103,7 +105,7 @@ def encoded(config: LaunchConfig) -> str:
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Parse the JSON of any program; return None if no value in it is possible."""
+    """Parse a configuration that any program wrote; return None if it has no possible value."""
     try:
         values = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -206,8 +208,8 @@ def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
 
 
-#: More deeply nested lists are not read, because functions walk them recursively. A list of lists
-#: of shapes has depth 3.
+#: Lists nested more deeply than this are not read, because functions walk them recursively. A list
+#: of lists of shapes has depth 3.
 MOST_DEPTH = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 

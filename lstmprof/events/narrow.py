@@ -20,8 +20,8 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Text columns with many distinct values. Tables of unpacked rows contain only the texts that these
-#: rows use.
+#: Text columns with many distinct values. A table of unpacked rows contains only the texts of these
+#: columns that its rows use.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 #: Columns that refer to other events by ``event_id``.
 LINKS = ("parent_id", "launch_id", "op_id")

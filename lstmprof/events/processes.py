@@ -79,7 +79,10 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return when each profile began after the first (ns); None if unknown or overlapping."""
+    """Return how many ns after the first profile each profile began.
+
+    Return None if this is unknown, or if the processes overlap in time.
+    """
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -111,7 +114,10 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """Make the ids in ``columns`` distinct across ``tables``; number too large ids anew first."""
+    """Make the ids in ``columns`` distinct across ``tables``.
+
+    If the ids are so large that sums could overflow, they are first replaced by 0, 1, 2 and so on.
+    """
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
     none = -1 if links else 0
@@ -181,7 +187,10 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the first metadata with the thread names of all profiles that do not disagree."""
+    """Return the first profile's metadata, with the thread names of all profiles.
+
+    A thread to which two profiles give different names has no name.
+    """
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
     names: dict[str, set[str]] = {}

@@ -52,8 +52,8 @@ ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
 #: Name of the range around the call of a compiled step in lstmprof's own captures.
 PROGRAM = "program"
-#: How the name of a range around the call of a Keras layer begins, which ``lstmprof run`` adds to
-#: TensorFlow's profile (``capture.script.sizes``).
+#: Beginning of the name of a range around the call of a Keras layer. ``lstmprof run`` adds such
+#: ranges to TensorFlow's profile (``capture.script.sizes``).
 KERAS_LAYER = "keras.layers."
 
 

@@ -35,13 +35,13 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: At least one of this many rows is sampled to choose the borders of batches.
+#: To choose the borders of batches, at least one in this many rows is sampled.
 _SAMPLED = 32
 
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files by ``write_columns`` with one row or more, sorted by their column ``time``."""
+    """Files that ``write_columns`` wrote, with one row or more, sorted by the column ``time``."""
 
     paths: Sequence[Path]
     time: str
@@ -66,7 +66,7 @@ class SortedFiles:
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return the rows of each file in [first_ns, end_ns), if it has any."""
+        """Return the rows in [first_ns, end_ns) of each file that has such rows."""
         first, last = self._ends
         there = np.flatnonzero((first < end_ns) & (last >= first_ns))
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in there.tolist()]
@@ -144,9 +144,9 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 
 
 class Chunks:
-    """Collects the events of a profile while it is read: first in memory, if many in files."""
+    """Collects a profile's events while it is read: in memory, or in files if they are many."""
 
-    #: Number of rows at which the first, and each later, rows are written to files.
+    #: Number of collected rows at which they are written to a file: the first time, and later.
     most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
 
     def __init__(self) -> None:

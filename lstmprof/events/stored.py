@@ -220,7 +220,7 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and ``columns`` of a batch, if stored, with texts as codes."""
+        """Return ``event_id`` and those of ``columns`` that a batch has, with texts as codes."""
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -234,7 +234,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``rows`` like ``coded``, ordered by batch, then as given."""
+        """Return the same as ``coded`` for ``rows``; in a batch, rows keep the given order."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -253,7 +253,10 @@ class StoredEvents(EventTable):
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Convert ``coded`` to a table; ``own_texts``: only with the texts of its rows."""
+        """Convert ``coded`` to an events table.
+
+        With ``own_texts``, text columns contain only the distinct texts that the rows use.
+        """
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )

@@ -190,7 +190,7 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return for which rows ``predicate`` is true of the text; False for null."""
+        """Return for each row whether ``predicate`` is true of its text; False for null."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
@@ -288,7 +288,10 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return the row of each ``event_id``, by id; −1 for missing ids and at the end (null)."""
+    """Return an array whose entry ``id`` is the row of this id; −1 for a missing id.
+
+    The last entry is −1, too, so that the id −1 (null) has the row −1.
+    """
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))

@@ -54,9 +54,9 @@ def runtime_state(name: str) -> str:
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
     """Return for each event the state of its thread while the event is innermost.
 
-    States are indices into ``STATES``; −1 for events on a device. ``framework_ranges`` are names of
-    steps and ranges in which only the framework runs, so that their state is ``dispatch``; only the
-    first name that occurs is used.
+    A state is an index into ``STATES``; it is −1 for an event on a device. ``framework_ranges`` are
+    names of steps and ranges in which only the framework runs; such a range has the state
+    ``dispatch``. Only the first of these names that the profile contains is used.
     """
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
@@ -140,7 +140,7 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """Return the innermost event of one thread at each time; ``owner`` is a row of ``events``.
+    """Return the innermost event of a thread at each time; ``owner`` is a row of ``events``.
 
     ``rows`` are the events of the thread.
     """

@@ -55,7 +55,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The stack of each event in ``rows``: its ``node`` in ``tree``, and its ``ns``."""
+    """The stack of each event in ``rows``: its ``node`` in ``tree``; ``ns`` is the event's time."""
 
     tree: Tree
     rows: Ints
@@ -126,10 +126,10 @@ def recorded(events: EventTable) -> list[str]:
 
 
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
-    """Return (host stacks, device stacks) of ``rows``, events of one rank.
+    """Return (host stacks, device stacks) of ``rows``, which are events of one rank.
 
-    ``by`` is one of ``STACKS``. On the host, events have their self time. On devices, an activity
-    has the stack of its launch, with its own name as the innermost frame.
+    ``by`` is one of ``STACKS``. The time of a host event is its self time. The stack of an activity
+    is the stack of its launch, with the activity's name as the innermost frame.
     """
     host, node = _host_stacks(events, rows, _drawn(events, by))
     return host, _device_stacks(events, rows, host.tree, node)
@@ -190,7 +190,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
     """Write the stacks of ``breakdown`` to ``path``; return which of ``STACKS`` was chosen.
 
-    Without ``by``, it is the first that the profile has.
+    Without ``by``, it is the first of ``STACKS`` that the profile has.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -271,7 +271,7 @@ class _Document:
         self._profiles.append({**head, **bounds, "samples": samples, "weights": weights})
 
     def write(self, path: Path, *, force: bool) -> None:
-        """Write the file; an existing one only if ``force``."""
+        """Write the file; replace an existing file only if ``force``."""
         next_step = "add --force to overwrite it, or choose another file"
         check_file(path, force=force, next_step=next_step)
         document = {

@@ -54,8 +54,8 @@ class Cut:
     """The events to keep: ``rows`` of the table.
 
     ``windows`` are the chosen steps, empty if the user chose a ``span`` (first ns, end ns).
-    ``inside`` is the number of events that overlap the span, and ``crossing`` the number of those
-    that cross one of its edges. ``next_steps`` are the numbers of the steps after the span; of
+    ``inside`` is the number of events that overlap the span; ``crossing`` of them cross one of its
+    edges. ``next_steps`` are the numbers of the steps after the span; of
     these only the markers are kept, because a marker ends the previous step.
     """
 

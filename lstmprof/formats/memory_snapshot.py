@@ -6,7 +6,7 @@ To know when reading:
   dicts, lists, tuples, texts, numbers, booleans and None. Any other opcode is refused.
 - A snapshot has no ops and kernels, so the profile has counters, but no events.
 - ``device_traces`` has the allocations and frees of each device, ``segments`` the memory after
-  them. The memory before the first of them follows from both.
+  them. The memory before the first event follows from both.
 - Sizes are those that the program requested; the allocator rounds them up.
 - ``frames`` are the C++ and Python frames of an allocation, innermost first. Old versions of
   PyTorch record no times.

@@ -3,8 +3,8 @@
 A worker runs ``serve``: a pickled call arrives on its standard input, and the result leaves on its
 standard output. ``multiprocessing`` is not used, because it would run a user's script again in each
 worker. loky is not used, because its workers outlive a killed parent. Ctrl-C reaches only this
-process, which ends its workers; each removes its unfinished files. Workers also end when this
-process is killed.
+process, which ends its workers; each worker removes its unfinished files. Workers also end when
+this process is killed.
 """
 
 from __future__ import annotations

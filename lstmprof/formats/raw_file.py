@@ -359,7 +359,10 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Return the invalid ``token`` as valid JSON of equal length: errors name positions."""
+    """Return the invalid ``token`` as valid JSON of equal length.
+
+    Because of the equal length, positions in error messages are right.
+    """
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "

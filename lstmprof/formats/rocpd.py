@@ -170,7 +170,7 @@ _OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads a process's events; ``left_out`` counts those without a name or device so far."""
+    """Reads a process's events; ``left_out`` counts events read so far without name or device."""
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process

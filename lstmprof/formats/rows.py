@@ -60,7 +60,7 @@ def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> Event
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """Return a column per field, one by one to save memory; times stay as in the file."""
+    """Return a table with one column per field of ``Row``; times stay as in the file."""
     return pa.table(
         {
             name: _array([row[place] for row in rows], SCHEMA.field(name).type)
@@ -84,7 +84,7 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table, on disk like ``columns``, with times from ``origin_ns`` on."""
+    """Return the events table, on disk if ``columns`` are; subtract ``origin_ns`` from times."""
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
     arrays = {name: columns.column(name) for name in columns.column_names}

@@ -62,7 +62,7 @@ _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNOR
 _JOB = re.compile(
     rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
 )
-#: A larger number in a file name is not a rank.
+#: Largest number in a file name that may be a rank.
 _LAST_RANK = 2**31 - 1
 _MOST_DIGITS = 32
 _ONE_FILE_PER_HOST = ("xplane", "trace_viewer")  # TensorFlow's profiler writes one file per host
@@ -221,7 +221,10 @@ def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """Yield the files of a tar archive that may be profiles; an unreadable one raises later."""
+    """Yield the files of a tar archive that may be profiles.
+
+    If a file cannot be read, its source raises the error when it is loaded.
+    """
     packed = _Archive(archive)
     listed = raw_file.members(packed.raw)
     members = [m for m in listed.files if _may_be_profile(m.name.removeprefix("./"))]

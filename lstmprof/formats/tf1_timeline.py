@@ -8,7 +8,7 @@ To know when reading the events:
   ``tid`` in the events table are these numbers.
 - The executor of a GPU runs on the host and enqueues work for the GPU's streams. No correlation ids
   join its ops with the streams' activities.
-- The name of an activity is that of its op (on ROCm, of the kernel); its ``op_name`` is
+- An activity has the name of its op (on ROCm, of the kernel); its ``op_name`` is
   ``<node>:<OpType>``. A copy that an op makes itself has the op's name, too, but its process is
   called ``memcpy``.
 - TensorFlow 1.15 writes a node twice: on its executor and, within that time, in ``/host:CPU``,
@@ -205,7 +205,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop ops of ``/host:CPU`` that are on an executor, too; node and type identify an op."""
+    """Drop the ops of ``/host:CPU`` that repeat an executor's op, by node and type."""
     on_executors = {
         _label(op)
         for op in ops
@@ -325,7 +325,10 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return each key's device number: its own, or its place if two tasks have the same."""
+    """Return {``Device.key``: device number}: the number in the key if no two keys share it.
+
+    Otherwise keys are numbered from 0, sorted by task.
+    """
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}

@@ -185,7 +185,7 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Return the time in µs rounded to ps; more digits of a long float64 are wrong."""
+    """Return the time in µs as text, rounded to ps; further digits of a float64 are wrong."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -193,7 +193,11 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the stream of a GPU's line; without a name, by an activity's stats; or None."""
+    """Return the number of the stream that a GPU's line is, or None if it is no stream.
+
+    ``line`` is the line's name. If it is None, the line is stream ``tid`` if ``stats`` are those of
+    an activity.
+    """
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)

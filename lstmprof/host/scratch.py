@@ -87,8 +87,9 @@ def _namespace() -> str:
 
 
 def _start_of(pid: str) -> str | None:
-    """Return the start time of a process in ticks since the boot. Source: proc_pid_stat(5),
-    starttime.
+    """Return the start time of a process in ticks since the boot; None if there is no process.
+
+    Source: proc_pid_stat(5), starttime.
     """
     with suppress(OSError):
         stat = (_PROC / pid / "stat").read_text("utf-8", "replace")
@@ -125,8 +126,9 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that becomes ``path`` if the context ends without an error, and is removed
-    otherwise.
+    """Yield a file that becomes ``path`` if the context ends without an error.
+
+    After an error, the file is removed.
 
     Raises:
         OSError: the file cannot be written.

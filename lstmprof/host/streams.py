@@ -39,7 +39,8 @@ class OutputError(LstmprofError):
 class Stream:
     """Writes text to ``file``, with a space for each control character that ``pattern`` matches.
 
-    A fault raises OutputError, or BrokenPipeError if the reader has gone; ``quiet`` ignores it.
+    If writing fails, OutputError is raised, or BrokenPipeError if the reader has gone. If ``quiet``
+    is True, nothing is raised.
     """
 
     def __init__(

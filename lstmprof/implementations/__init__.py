@@ -4,8 +4,9 @@ Each implementation's file has
 
 ``build(workload)``
     returns the framework's own module with all parameters. Calling the module with inputs in the
-    framework's native layout, and with lengths (batch,) if they vary, returns the outputs of the
-    head (output layer): for the last time step, or for every one (``Workload.every_step``)
+    framework's native layout, and with lengths (batch,) if sequences differ in length, returns the
+    outputs of the head (output layer): for the last time step, or for every time step
+    (``Workload.every_step``)
 ``load(module, weights)``
     sets the parameters from NumPy weights with framework-independent names and layout, which
     ``workloads.parameter_shapes`` defines
@@ -15,7 +16,7 @@ Each implementation's file has
     is the inverse of ``load``: converts NumPy arrays, keyed by the framework's names, to the
     framework-independent names and layout
 ``TIME_MAJOR``
-    whether inputs (and outputs of every step) are (time, batch, …) or (batch, time, …)
+    True if inputs (and outputs of every time step) are (time, batch, …); False for (batch, time, …)
 ``KERNELS``
     pairs (operator, description): the first operator that a profile contains shows which kernels
     ran
@@ -32,7 +33,8 @@ Some frameworks need more:
 ``build(workload, training, tf32)``, for cuDNN, whose modules are not called
     returns a module whose ``forward()`` and ``backward()`` read and write its device buffers
 ``build(workload)``, for TensorFlow 1, whose layers take their scope from their first call
-    returns a module that creates its parameters when it is called, once, with placeholders
+    returns a module that creates its parameters when it is called with placeholders; it is called
+    only once
 ``mixed_precision(precision)``, for TensorFlow
     is called before ``build`` if the precision is ``amp-fp16`` or ``amp-bf16``
 ``forward(module, graph)``, for ONNX, whose engines need the whole graph
@@ -96,8 +98,8 @@ class System:
     needs: str
 
 
-#: Searched for on PyPI and in Debian 12 in 2026-11, for x86-64. CNTK could be installed and could
-#: train a network.
+#: Result of a search on PyPI and in Debian 12 in 2026-11, for x86-64. CNTK could be installed and
+#: could train a network.
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",
@@ -160,7 +162,7 @@ def find(name: str) -> Implementation:
     """Return the implementation whose name or alias is ``name``.
 
     Raises:
-        UsageError: no implementation has this name; the message suggests the nearest one.
+        UsageError: no implementation has this name; the message suggests the nearest name.
     """
     if name not in ROWS:
         raise unknown(name)

@@ -35,7 +35,7 @@ _ENGINES_LACK: Mapping[str, str] = {
 
 
 def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
-    """Return unsupported features of a library → why; ``no_gpu``: why those on a GPU are."""
+    """Return unsupported features of a library → why; ``no_gpu``: why it does not run on a GPU."""
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
@@ -164,8 +164,8 @@ GRAPH_REWRITE = {
 }
 
 
-#: How an implementation computes a layer. Loop: several operators per time step. Cell op: one
-#: operator, or one compiled region, per time step. Layer op: one operator per layer.
+#: The forms: how an implementation computes a layer. Loop: several operators per time step. Cell
+#: op: one operator, or one compiled region, per time step. Layer op: one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 
@@ -173,8 +173,9 @@ LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 class Implementation:
     """One implementation of the LSTM: a row of the table.
 
-    ``form`` is one of ``FORMS``; ``form_on_gpu`` is the form on a GPU if it differs. ``library`` is
-    the package that provides the layer, if it is neither the framework nor lstmprof. ``by_hand`` is
+    ``form`` is one of ``FORMS``; ``form_on_gpu`` is the form on a GPU if it differs from ``form``.
+    ``library`` is the package that provides the layer, if it is neither the framework nor lstmprof.
+    ``by_hand`` is
     True if lstmprof's own code defines the cell, so that users can change it. ``refuses`` maps
     unsupported features to the reason that users see: ``cpu``, ``cuda``, ``train``, ``forward``,
     ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``, ``keep-denormals``,
@@ -188,13 +189,13 @@ class Implementation:
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
-    knows: Tuple[str, ...] = (*OTHER_NETWORKS, "variable length")  # of the features in UNUSUAL
+    knows: Tuple[str, ...] = (*OTHER_NETWORKS, "variable length")  # features in UNUSUAL it has
     settles_after: int = 3  # number of warm-up iterations until the iteration time is stable
     form_on_gpu: Optional[str] = None
     library: str = ""
     by_hand: bool = False
     era: str = ""  # old package versions (interpreters.eras) to use if the packages are missing
-    since: str = ""  # first version of the framework that it supports
+    since: str = ""  # first version of the framework that the implementation supports
     runs_on: str = ""  # the framework, if it is not the family
 
     @property
@@ -204,7 +205,7 @@ class Implementation:
 
     @property
     def family(self) -> str:
-        """Return the folder of the file, such as ``torch``; lists are grouped by it."""
+        """Return the folder of the file, such as ``torch``; lists are grouped by family."""
         return self.file.partition(".")[0]
 
     @property

@@ -34,7 +34,7 @@ class Library(NamedTuple):
 
 
 class Network:
-    """The ``variables`` by framework-independent name; all but ``embedding`` transposed."""
+    """The ``variables`` by framework-independent name; all except ``embedding`` are transposed."""
 
     def __init__(self, workload: Workload, library: Library) -> None:
         self.library = library

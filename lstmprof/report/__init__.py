@@ -22,7 +22,7 @@ from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
-#: Tables of a breakdown to compute while the events of the run are in memory.
+#: Tables of each breakdown that are computed while the events of its run are in memory.
 TABLES = ("ledger", "kernels", "launch_gaps", "casts", "layers")
 
 
@@ -35,9 +35,9 @@ def report_of(
 ) -> Report:
     """Return the report on ``breakdowns``.
 
-    Runs are compared if they have equal ``names.CONDITIONS``, except those in ``across``.
+    Runs are compared if they have equal ``names.CONDITIONS``; conditions in ``across`` may differ.
     ``diagnoses`` is the result of ``diagnose_all`` for ``breakdowns``; if it is None, it is
-    computed here. ``begins`` is called with a description before each stage that may take long.
+    computed here. ``begins`` is called before each stage that may take long, with its description.
 
     Raises:
         UsageError: a name in ``across`` is not a condition.
@@ -113,6 +113,6 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
 
 
 def _with_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
-    """Return ``what``, followed by the workload if all ``runs`` have the same one."""
+    """Return ``what``, followed by the workload if all ``runs`` have the same workload."""
     workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
     return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

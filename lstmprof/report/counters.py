@@ -1,4 +1,4 @@
-"""The counters of a profile (mostly memory) in the steps that the timelines draw.
+"""Make the rows of counters (mostly memory) in the timelines of steps.
 
 A lane is the row of one counter in a timeline (``model.Lane``).
 """
@@ -21,8 +21,8 @@ from lstmprof.report.model import Lane
 
 #: Number of counters that are drawn per step, memory first.
 MOST_LANES = 8
-#: If a counter has more than ``MOST_VALUES`` in a step, the step is divided into ``PARTS`` equal
-#: parts, and only the first, least, largest and last value of each part are drawn.
+#: If a counter has more than ``MOST_VALUES`` values in a step, the step is divided into ``PARTS``
+#: equal parts, and only the first, least, largest and last value of each part are drawn.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120
@@ -33,7 +33,10 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the lanes of counters for each of ``windows``; ``read`` yields all rows, twice."""
+    """Return the lanes of counters for each of ``windows``; ``read()`` yields all rows of counters.
+
+    ``read`` is called twice.
+    """
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -56,7 +59,7 @@ def lanes(
 
 @dataclass
 class _Drawn:
-    """Values of a counter in a step; times in ns since its begin; ``before`` precedes it."""
+    """A counter's values in a step, their times since its begin, and the value ``before`` it."""
 
     before: float | None = None
     at_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -74,7 +77,7 @@ class _Drawn:
 
 
 def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Return which values are first, least, largest or last in one of ``PARTS`` parts of a step."""
+    """Return a mask of the first, least, largest and last value in each of a step's ``PARTS``."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])

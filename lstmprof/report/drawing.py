@@ -1,4 +1,4 @@
-"""Functions that several charts use: for data, axes, colours and captions."""
+"""Functions that several charts share: for data, axes, colours and captions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 ACCENT = WHOLE.colour
 #: The colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
-#: Colours of values from ``MOST_PERCENT`` below to ``MOST_PERCENT`` above the usual one. They are
-#: distinct with red-green blindness, and have a contrast of 3:1 on light and dark pages.
+#: Colours of values from ``MOST_PERCENT`` below to ``MOST_PERCENT`` above the usual value. The
+#: colours are distinct with red-green blindness, and have a contrast of 3:1 on light and dark
+#: pages.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
 #: Colours of lateness, from on time to late.
@@ -97,7 +98,7 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """Return the colours of parts (or families), named in ``field``; the legend has ``parts``."""
+    """Return a colour scale for the parts (or families) in the column ``field``, with a legend."""
     names = sorted(set(parts), key=order_of)
     scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
     return alt.Color(field, scale=scale, legend=legend_of(names))

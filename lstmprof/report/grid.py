@@ -1,4 +1,4 @@
-"""A table for a paper: the times of runs, with their conditions as rows and columns, and a caption.
+"""A table for a paper: the times of runs, with their conditions as rows and columns.
 
 The caption names the meaning of the numbers, the machine, versions, rounds and dates.
 """
@@ -51,8 +51,8 @@ FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
 class Value:
     """A value that the table can show for a run, such as ``step ± interval``.
 
-    ``text`` makes the text for the table, and ``parts`` (heading -> function) the numbers for CSV;
-    both take the timings of a run and its slowdown. ``meaning`` is the text for the caption.
+    ``text`` makes the text for the table, and ``parts`` (heading -> function) make the numbers for
+    CSV; all functions take the timings of a run and its slowdown. ``meaning`` is for the caption.
     """
 
     text: Callable[[Timings, float | None], str]
@@ -114,7 +114,7 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of one run, and its numbers by heading; ``best`` if none is certainly faster."""
+    """The text of one run, and its numbers by heading; ``best``: no run is certainly faster."""
 
     text: str
     numbers: Mapping[str, float | None]
@@ -123,7 +123,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """The table. The keys of ``cells`` are (row index, column index), only for cells with a run.
+    """The table. ``cells`` is (row index, column index) -> cell; a cell without a run has no entry.
 
     ``corner`` is the header of the column with the names of rows, and ``headings`` are the headers
     of the numbers in CSV. ``added`` are conditions that were added to the user's choice.
@@ -216,7 +216,7 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Return ``rows`` with the conditions that separate runs in one cell.
+    """Return ``rows`` and further conditions, so that no cell has several runs, if possible.
 
     ``sizes``: add the sizes of a network rather than the name of its workload, and never ``run``.
     """
@@ -235,25 +235,25 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Return the runs of each cell, of the conditions ``names``, that has several runs."""
+    """Return lists of runs that have equal conditions ``names``; omit runs that are alone."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
     return [cell for cell in cells.values() if len(cell) > 1]
 
 
-#: Stands in a row's key for a value that the row's name need not show.
+#: Stands in a row's key for a value that is left out of the row's name.
 _SAME = object()
 
 
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Return the ``keys`` of rows with ``_SAME`` for values that the rows' names need not show.
+    """Return the ``keys`` of rows, with ``_SAME`` for values that the rows' names leave out.
 
-    The ``first`` values of a key are shown. A later value is not shown if all keys with the same
-    ``first`` values have it. A single first value that is None is not shown either if a later value
-    is known, unless ``fixed`` is True.
+    The ``first`` values of a key are shown. A later value is left out if all keys with the same
+    ``first`` values have it. If ``first`` is 1 and the first value is None, it is left out, too, if
+    a later value is known and ``fixed`` is False.
     """
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
@@ -304,7 +304,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return the indices of each group's fastest run, and of runs with overlapping intervals."""
+    """Return indices of runs: each group's fastest, and runs whose intervals overlap with it."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}

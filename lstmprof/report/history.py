@@ -17,7 +17,8 @@ from lstmprof.report.page import refuse, save, script_json, vega
 
 #: Size of a panel in pixels.
 _WIDTH, _HEIGHT = 860, 240
-#: Colours of the triangles for a change to slower and to faster; their directions differ, too.
+#: Colours of the triangles that mark where runs become slower or faster; the triangles' directions
+#: differ, too.
 _SLOWER, _FASTER = "#c8710a", "#0f6b4a"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -86,7 +87,7 @@ def _row(place: int, point: Point) -> dict[str, Any]:
 
 
 def page(series: Sequence[Series]) -> str:
-    """Return the page as HTML; the chart and tables are inside, and nothing else is loaded."""
+    """Return the page as HTML; it contains its chart, tables and scripts, and loads nothing."""
     texts = "".join(f"<p>{html.escape(shown_name(of.sentence, 2000))}</p>" for of in series)
     tables = "".join(map(_table, series))
     return (

@@ -1,7 +1,7 @@
-"""Make the pictures of call stacks: of runs with modules or Python frames, and of pairs of runs.
+"""Make the pictures of call stacks: for runs with Python frames, and for pairs of runs.
 
-Callers are above callees. In the picture of a pair, each box is as long as in the run in which the
-stack takes longer.
+Callers are above callees. In the picture of a pair, the width of a box shows the longer time that
+the stack takes in the two runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, .
 
 
 def _pair_icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
-    """Yield one picture per pair, with the stacks of one step of both runs by ops."""
+    """Yield one picture per pair: the stacks of ops in one step of each run."""
     run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
     names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
     steps = {
@@ -115,7 +115,7 @@ def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Int
     """Return the picture of ``tree``, or None if its total time is 0.
 
     ``sums`` are columns with one time per node: ``total_ns`` and others. ``part`` has the part of
-    each node. Boxes come after their caller, the longest callee first.
+    each node. A box comes after its caller's box; of several callees, the longest is first.
     """
     total = sums["total_ns"]
     if not total[ROOT]:
@@ -155,7 +155,10 @@ def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Int
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:
-    """Return for each node the part (index in ``PARTS``) of most of its time, or ``_NO_PART``."""
+    """Return for each node the index in ``PARTS`` of the part with most of its time.
+
+    Nodes without such a part get ``_NO_PART``.
+    """
     rows = np.flatnonzero(
         ~events.is_kind("python", "range", "step", "runtime", "overhead")[of.rows]
     )

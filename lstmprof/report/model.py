@@ -25,7 +25,7 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts about one run. ``run`` is unique in the report, ``label`` in the ``group``.
+    """Facts about one run. ``run`` is a name unique in the report, ``label`` unique in ``group``.
 
     ``step_ns`` is the step time by which runs are compared. ``lane`` is the diagnosed rank and
     device as text, such as ``rank 0``, if the run has several ranks or devices; else it is empty.
@@ -52,7 +52,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that are compared with one baseline, or a single run; then ``baseline`` is None."""
+    """Runs that are compared with one ``baseline``, or a single run, which has none."""
 
     number: int
     conditions: str
@@ -62,7 +62,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that can be compared; ``rows``: kind of time, its ``fast_ns`` and ``slow_ns``."""
+    """Two comparable runs; a row has a kind of time, with its ``fast_ns`` and ``slow_ns``."""
 
     fast: StepProfile
     slow: StepProfile
@@ -82,7 +82,7 @@ class Track:
 class Lane:
     """A counter in a timeline, such as memory: each value is valid from its ``at_ns`` on.
 
-    ``left_out`` values are not drawn: not the first, least, largest or last of their part.
+    ``left_out`` is the number of values that are not drawn (see ``counters.MOST_VALUES``).
     """
 
     label: str
@@ -100,8 +100,8 @@ class Timeline:
     ``dur_ns``, ``name`` and ``part`` (indices into ``names`` and ``parts``), and ``launch`` (index
     of the launching event); −1 means none. ``facts`` are further columns of the events table as
     (texts, index of each event's text or −1). ``left_out`` is the number of events that are not
-    drawn: the shortest events, deeply nested calls, and those of threads with few events. ``which``
-    says why this step is shown. ``lanes`` are the counters.
+    drawn: the shortest events, deeply nested calls, and events of threads with few events.
+    ``which`` says why this step is shown. ``lanes`` are the counters.
     """
 
     run: str

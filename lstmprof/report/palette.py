@@ -2,8 +2,8 @@
 
 Each of the eight families of parts has one hue, and its parts are shades of this hue. Any two
 shades differ with and without red-green blindness; the shades of a family differ in lightness, too.
-On a light and on a dark page every shade has a contrast of 3:1 (WCAG 2.2, 1.4.11). Meanings:
-docs/ledger.md.
+On a light and on a dark page every shade has a contrast of 3:1 (WCAG 2.2, 1.4.11). docs/ledger.md
+defines the parts.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def family_of(part: Part) -> Family:
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """Return the families of ``names`` (parts or families), in order, with only these parts."""
+    """Return the families that contain ``names`` (parts or families), with only these parts."""
     wanted = set(names)
     some = [
         (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))

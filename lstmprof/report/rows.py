@@ -1,7 +1,7 @@
 """Make the rows of each chart and table of a report from the results of breakdown and diagnose.
 
 A row is a dictionary (column -> value). All rows also have the columns ``run``, ``label`` and
-``group``. A rank and device is named by the column ``lane``, such as ``rank 1``.
+``group``. The column ``lane`` names a rank and device, such as ``rank 1``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from lstmprof.report.runs import RunReport
 
 #: Number of rows per run on the page; JSON and CSV have all rows.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
-#: The critical paths of runs with more events are not on the page: ``breakdown`` takes seconds.
+#: If a run has more events than this, its critical path is not on the page, because computing the
+#: path takes seconds.
 MOST_ON_PATH = 100_000
-#: Conditions that may differ between the runs of the chart of sizes. A row's name shows those that
-#: differ.
+#: Conditions that may differ between the runs in the chart of sizes. A row's name shows the
+#: conditions that differ.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: Number of cells in the chart of stability for all runs together, and the least for one run.
+#: Number of cells in the chart of stability: of all runs together, and the least of one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
-#: If a group has more pairs of runs, only the pairs with the baseline are shown.
+#: If a group has more pairs of runs than this, only the pairs with the baseline are shown.
 MOST_PAIRS = 800
 
 
@@ -69,7 +70,10 @@ def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per (``state``, ``part``) of each run's lane; ``total_ns`` over ``steps``."""
+    """Return one row per run and (``state``, ``part``) of its diagnosed rank and device.
+
+    ``total_ns`` is the sum over ``steps`` steps.
+    """
     return [
         run.row(
             {
@@ -92,7 +96,7 @@ def kernels(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the table ``launch_gaps`` of each run on a device, without copies."""
+    """Return the table ``launch_gaps`` of each run that used a device, without copies."""
     rows: list[Row] = []
     for run in runs:
         if run.profile.device is not None:
@@ -136,7 +140,8 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
 def versions(runs: Sequence[RunReport]) -> list[Row]:
     """Return one row per run of an implementation that ran with several framework versions.
 
-    ``place`` orders the versions; ``of_first`` is the step time divided by the oldest version's.
+    ``place`` is the version's place in the order of versions; ``of_first`` is the step time divided
+    by the step time of the oldest version.
     """
     run_of = {id(run.breakdown): run for run in runs}
     version_rows = [row for group in by_version([run.breakdown for run in runs]) for row in group]
@@ -162,9 +167,10 @@ def versions(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per run of implementations (or all) that ran with several sizes.
+    """Return one row per run of the implementations that ran with several sizes.
 
-    ``conditions`` is text about other conditions that differ between the runs.
+    If no implementation did, return the rows of all runs, or no row if all sizes are equal.
+    ``conditions`` is a text with the other conditions that differ between the runs.
     """
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
@@ -190,7 +196,7 @@ def _ran(row: Row) -> tuple[str, str]:
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return least time, clean step and their ratio of each timed run with known peak rates."""
+    """Return one row per timed run with known peak rates: least time, clean step, their ratio."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -209,7 +215,9 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 def stability(runs: Sequence[RunReport]) -> list[Row]:
     """Return one row per cell of ``iterations`` iterations in one ``place``, without warm-up.
 
-    ``wall_ns`` is their median, ``off_share`` its deviation from the run's median iteration.
+    A place is a round, before or after its profile. ``wall_ns`` is the median of a cell's
+    iterations, and ``off_share`` the deviation of this median from the median of all iterations of
+    the run.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
@@ -236,9 +244,9 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return pairs in each group: with the baseline first, then by difference.
+    """Return the pairs of runs in each group: pairs with the baseline first, then by difference.
 
-    A group of more than ``MOST_PAIRS`` has only pairs with the baseline.
+    If a group has more than ``MOST_PAIRS`` pairs, return only its pairs with the baseline.
     """
     ordered = []
     for group in groups:
@@ -261,7 +269,7 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     return ordered
 
 
-#: Most ranks and devices of a run that are drawn, and most columns of a heat map of them.
+#: Most ranks and devices of a run that are drawn, and most columns of their heat maps.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 _RankDevice = tuple[int | None, int | None]
@@ -281,14 +289,14 @@ def _rank_devices(run: RunReport) -> list[_RankDevice]:
 
 
 def _drawn(run: RunReport) -> dict[_RankDevice, str]:
-    """Return the names of the ranks and devices of ``run`` that are drawn, by (rank, device)."""
+    """Return (rank, device) -> name, for the ranks and devices of ``run`` that are drawn."""
     return {
         rank_device: lane_words(*rank_device) for rank_device in _rank_devices(run)[:MOST_LANES]
     }
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the table ``ranks`` of runs with several ranks or devices, first ranks only."""
+    """Return the table ``ranks`` of runs with several ranks or devices, without later ranks."""
     return [
         run.row(row)
         for run in several(runs)
@@ -297,7 +305,7 @@ def ranks(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per lane and (``state``, ``part``); ``ns`` per profiled step."""
+    """Return one row per lane and (``state``, ``part``); ``ns`` is the time per profiled step."""
     return [
         run.row(
             {"lane": lanes[rank_device], "state": state, "part": part, "ns": total_ns / of.steps}
@@ -311,9 +319,10 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per lane and group of consecutive collectives that ranks share.
+    """Return one row per lane and group of consecutive collectives that all ranks ran.
 
-    A group is described by its first one. ``late_ns`` is the mean delay after the first rank.
+    ``step`` and ``name`` are those of the group's first collective. ``late_ns`` is the mean time by
+    which the rank arrives after the first rank.
     """
     rows = []
     for run in several(runs):
@@ -340,14 +349,15 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _size(count: int) -> int:
-    """Return how many items one column stands for, so that ``count`` items fit a heat map."""
+    """Return how many items a column of a heat map stands for, so that ``count`` items fit."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
     """Return one row per lane and group of consecutive marked steps.
 
-    ``work_ns`` is busy time without collectives, ``off_share`` its deviation from all lanes'.
+    ``work_ns`` is the mean busy time per step without collectives, and ``off_share`` its deviation
+    from the mean of all lanes.
     """
     rows = []
     for run in several(runs):

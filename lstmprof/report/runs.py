@@ -37,7 +37,7 @@ class RunReport:
 
 
 def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tuple[Group, ...]:
-    """Group the runs by their baseline (single runs alone), the largest group first."""
+    """Group the runs by their baseline, the largest group first; each single run is a group."""
     members: dict[str, dict[str, StepProfile]] = {}
     for diagnosis in diagnoses:
         base = diagnosis.fast or diagnosis.slow
@@ -68,7 +68,7 @@ def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
 def run_reports(
     breakdowns: Sequence[Breakdown], profiles: Sequence[StepProfile], groups: Sequence[Group]
 ) -> list[RunReport]:
-    """Return a ``RunReport`` for each of ``breakdowns``; ``profiles`` has the step of each."""
+    """Return a ``RunReport`` for each of ``breakdowns``; ``profiles`` are their step profiles."""
     short = {p.name: p.info.called for p in profiles}
     label_of, group_of = dict[str, str](), dict[str, int]()
     for group in groups:
@@ -112,7 +112,10 @@ def _day(info: RunInfo) -> str | None:
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence per thing that was not measured (``empty`` runs) or is left out."""
+    """Yield a sentence for each thing that was not measured, or that the report leaves out.
+
+    ``empty`` are the names of runs in which no event has a duration.
+    """
     if empty:
         yield f"Runs without an event that has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]

@@ -26,8 +26,8 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Most events that are drawn for one step, and for all steps together. With these limits, the page
-#: has a few megabytes.
+#: Most events that are drawn for one step, and for all steps together. These limits keep the page
+#: below a few megabytes.
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
 #: Most host threads, and most levels of nested calls, that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
@@ -38,7 +38,7 @@ FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: A column of the events table, and its name on the page, where its texts differ, too.
+#: A column of the events table, and its name on the page; the page also shows other texts for it.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
 #: Larger values of ``tid`` are hashes that a profiler made, not thread ids.
@@ -52,7 +52,7 @@ _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
     """Return the runs' timelines, up to ``ALL_EVENTS`` events in all.
 
-    The step of median length of each run comes first, then longest and shortest, other ranks.
+    A run's step of median length comes first, then its longest and shortest step, then other ranks.
     """
     drawing = _Page()
     wanted = [_wanted(report) for report in reports]
@@ -79,7 +79,7 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Make timelines of those ``steps`` for which there is room, one rank after the other."""
+        """Make timelines of the ``steps`` for which there is room, one rank after the other."""
         self.awaited -= steps[0].least
         loaded, run = None, report.facts.run
         tables: dict[int | None, EventTable] = {}
@@ -102,7 +102,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield the timelines that fit into ``ALL_EVENTS``; each run's first one has priority."""
+        """Yield timelines that fit into ``ALL_EVENTS``; each run's first timeline has priority."""
         room, chosen = ALL_EVENTS, set()
         for position in sorted(
             range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
@@ -121,7 +121,7 @@ def _size(drawn: Timeline) -> int:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A step to draw; ``which`` says why, and at least ``least`` events would be drawn."""
+    """A step to draw: ``which`` says why, and its timeline would have ``least`` events or more."""
 
     window: Window
     which: str
@@ -211,7 +211,10 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return the position in ``rows`` of the row that each links to (``linked``), or −1."""
+    """Return for each of ``rows`` the position in ``rows`` of the row it links to, or −1.
+
+    ``linked`` has for each row of the table the row that it links to.
+    """
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
     position_of[rows[real]] = real
@@ -297,7 +300,7 @@ class _Drawing:
             self._add_rows(rows, np.full(len(rows), len(self.tracks) - 1))
 
     def add_threads(self) -> None:
-        """Add one track per host thread (the step's first) and call depth."""
+        """Add one track per host thread and call depth, first for the thread that ran the step."""
         thread = thread_ids(self.events)
         on_host = self.rows[thread[self.rows] >= 0]
         numbers, counts = np.unique(thread[on_host], return_counts=True)
@@ -319,14 +322,14 @@ class _Drawing:
         self.left_out += sum(-count for count, number in busiest if number not in drawn)
 
     def _thread(self, tid: int, position: int) -> str:
-        """Return the label of the thread ``tid``, which is number ``position`` of the threads."""
+        """Return the label of the thread ``tid``, the ``position``-th thread of the timeline."""
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else position
         return f"thread {number}" + (f", {name}" if name else "")
 
 
 def _joined(intervals: Intervals) -> Intervals:
-    """Return the ``intervals`` of one window by time, with equal idle neighbours joined."""
+    """Return the ``intervals`` of one window by time; join adjacent idle intervals of a part."""
     s = intervals.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])

@@ -41,7 +41,7 @@ def _tex(text: str) -> str:
 
 
 def _cells(grid: Grid, row: int, write: Callable[[str], str], bold: str) -> list[str]:
-    """Return the texts of a row, the best ones in ``bold``; a missing cell is empty."""
+    """Return the texts of a row's cells, the best cells in ``bold``; a missing cell is empty."""
     cells = [grid.cells.get((row, column)) for column in range(len(grid.columns))]
     return [
         "" if cell is None else (bold if cell.best else "%s") % write(cell.text) for cell in cells

@@ -39,7 +39,7 @@ from lstmprof.errors import (
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000
-#: A log that is longer than this is not appended to.
+#: Size in bytes from which a log is not appended to.
 _MOST_BYTES = 2**24
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _Made = TypeVar("_Made")
 
 
 def path_of(run: Run) -> Path:
-    """Return the folder of ``run``, as the argument ``path_of`` of ``from_good``."""
+    """Return the folder of ``run``; for ``from_good``, if its items are runs."""
     return run.path
 
 
@@ -98,9 +98,10 @@ def from_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``; if this fails, leave out the items for which it fails alone.
+    """Return ``make(items)``; if this fails, leave out each item for which ``make([item])`` fails.
 
-    ``path_of`` returns the path or URL of an item for messages; ``together`` stands for several.
+    ``path_of`` returns the path or URL of an item, which messages show. Messages about all items
+    show ``together``. The errors of the items that are left out are passed to ``leave_out``.
     """
     try:
         with border(path_of(items[0]) if len(items) == 1 else together):

@@ -151,7 +151,11 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 def _ingest(
     word: Path | str, cache: Path, of_word: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Add the runs of the raw profiles at ``word`` to ``of_word``; read those not in the cache."""
+    """Add the runs of the raw profiles at ``word`` to ``of_word``.
+
+    A profile is read only if the cache has no run of it. ``deeper`` are runs below ``word``, whose
+    profiles are not read again.
+    """
     # Imported here, because the import of the readers takes long, and runs do not need them.
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
@@ -174,7 +178,10 @@ def _ingest(
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """Make a run of the files ``group`` in ``cache``, or elsewhere if this cannot be written."""
+    """Make a run of the files ``group`` in ``cache``.
+
+    If ``cache`` cannot be written, make it in a temporary folder.
+    """
     from lstmprof.runs.ingest import Ingested, Task
 
     place = written_to(cache)
@@ -189,7 +196,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _cached_runs(folder: Path) -> list[Run]:
-    """Return the runs in ``folder``, or none if one is damaged, so that all are made again."""
+    """Return the runs in ``folder``; none if one is damaged, so that all are made again."""
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -198,7 +205,10 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a digest of the code that computes derived columns; a change makes runs again."""
+    """Return a digest of the code in ``folder``, which computes derived columns.
+
+    If the code has changed, cached runs are made again.
+    """
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())

@@ -196,7 +196,10 @@ def scheduler_gone(address: str) -> LstmprofError:
 
 
 def other_version(worker: str, version: object, own: str) -> LstmprofError:
-    """Return the error for a ``worker`` with another version than ``own``, or (exception) none."""
+    """Return the error for a ``worker`` that has another ``version`` of lstmprof than ``own``.
+
+    If ``version`` is no text but an exception, the worker has no lstmprof.
+    """
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {own}",

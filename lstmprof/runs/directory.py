@@ -26,7 +26,7 @@ from lstmprof.host.scratch import left_by_ended_processes, made_temporary_folder
 PARTIAL = ".partial-"
 #: Longest component of a path: NAME_MAX of Linux's file systems.
 MOST_NAME_BYTES = 255
-#: A cache on a disk with less free space is not used for writing.
+#: A cache is not used for writing if its disk has less free space than this, in bytes.
 _LEAST_BYTES = 2**16
 #: Constants of linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
@@ -117,7 +117,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be written to ``place``, which may have one only with ``force``."""
+    """Check that a run may be written to ``place``; without ``force``, nothing may be there."""
     if not place.exists():
         return
     if not force:
@@ -197,7 +197,10 @@ def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) ->
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename ``content`` to ``place``; what ``force`` replaces may go to ``replaced`` first."""
+    """Rename the folder ``content`` to ``place``; with ``force``, replace a folder there.
+
+    If the two folders cannot be exchanged, the old one is moved to ``replaced``.
+    """
     try:
         if _moved(content, place):
             return
@@ -212,7 +215,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Rename ``content`` to ``place`` unless this exists; return whether it was renamed."""
+    """Rename ``content`` to ``place`` unless ``place`` exists; return whether it was renamed."""
     try:
         if not place.exists():
             content.rename(place)

@@ -51,7 +51,7 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a unique run name per group: its file's, or the common prefix of its files."""
+    """Return a unique run name per group: the name of its file, or what its files' names share."""
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
     names = [_common_name(group) for group in groups]
@@ -76,7 +76,10 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Return ``name``, cut and with a digest if it is too long; ``place`` always adds a digest."""
+    """Return ``name``; if it is too long, cut it and add a digest.
+
+    If ``place`` is not empty, always add a digest, of ``place`` and ``name``.
+    """
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()

@@ -29,14 +29,15 @@ _TIMES = ("start_ns", "dur_ns")
 #: Limit of times and durations in ns. The sum of two such times still fits into an int64.
 MOST_NS = 2**62
 #: ``FREE_ROWS`` is the number of rows that a file of any size may have. Each further row must take
-#: ``ROW_BYTES`` (repeated events of one step take 4.8, because numbers are stored as differences).
+#: ``ROW_BYTES`` of the file on average (repeated events of one step take 4.8 bytes, because numbers
+#: are stored as differences).
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: ``ROW_BYTES`` for counters, of which only one batch is in memory at a time (rows of real counters
-#: take 3 bytes or more, evenly repeated rows 0.1).
+#: The same for a row of counters.parquet. It is smaller, because only one batch of counters is in
+#: memory at a time (rows of real counters take 3 bytes or more, evenly repeated rows 0.1).
 COUNTER_BYTES = 0.01
-#: Bytes of texts that any file may have. Beyond it, they may take ``TEXT_RATIO`` times the
-#: file's size (in real runs they take twice the file's size at most). Chosen by hand.
+#: Most bytes of texts: ``FREE_TEXT_BYTES`` in a file of any size, or ``TEXT_RATIO`` times the
+#: file's size if that is more (in real runs at most twice the size). Chosen by hand.
 FREE_TEXT_BYTES, TEXT_RATIO = 2**25, 200
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
@@ -133,7 +134,7 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Check the rows of events.parquet; add ``gathered``'s columns to it meanwhile."""
+    """Check the rows of events.parquet; add them to ``gathered``, if it is given."""
     count = file.metadata.num_rows
     required = [field.name for field in SCHEMA if not field.nullable]
     columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]

@@ -33,12 +33,15 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a large job; a worker reads it into files in ``base``, which all must see."""
+    """One file of a large job; a worker reads it into files in the folder ``base``.
+
+    All workers and this process must see the folder.
+    """
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Read the file, and return its profile, which will be joined with others, or error."""
+        """Read the file; return its profile, which is joined with others later, or its error."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
@@ -63,7 +66,10 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of ``task``, whose ``parts`` (itself or shares) yield ``outcomes``."""
+    """Return the result of ``task``.
+
+    ``parts`` are the task itself, or its shares. ``outcomes`` yields their results first.
+    """
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -72,12 +78,13 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
         remove(parts[0].base)
 
 
-#: If all files together are smaller, one process reads them sooner than a second process starts.
+#: If all files together have fewer bytes, one process has read them before a second one has
+#: started.
 _WORTH_BYTES = 32 * 2**20
 #: Seconds between checks whether the workers can still return results.
 _LOOK_S = 5
-#: Number of tasks for which ``Task.kept`` is called at the same time, because a run may be at a
-#: slow URL.
+#: Number of tasks for which ``Task.made_before`` is called at the same time; a run may be at a slow
+#: URL.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 #: What a worker calls with each task.
@@ -139,9 +146,11 @@ def ingest_all(
 
 @dataclass(frozen=True)
 class _Workers:
-    """Processes or a cluster: ``executor`` runs several tasks, ``lone`` one, by calling ``done``.
+    """The processes, or the cluster, that run tasks.
 
-    A killed worker raises ``killed`` (message: ``fault``); ``check`` raises if none can answer.
+    ``executor`` makes an executor for several tasks, and ``lone`` an executor for one task. A
+    worker calls ``done`` with a task. If a worker is killed, its task raises ``killed``; ``fault``
+    is the message for users. ``check`` raises an error if no worker can answer.
     """
 
     executor: Callable[[], AbstractContextManager[Executor]]
@@ -225,7 +234,7 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
     """Yield the results of the tasks in order.
 
-    If a worker is killed, its first task is tried alone, and the others are started again.
+    If a worker is killed, the first task without a result runs alone, and then the others again.
     """
     if workers is None:
         yield from map(_done, todo)
@@ -256,7 +265,10 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield the tasks from ``begin`` that may run at once: each writes another run."""
+    """Yield the numbers, from ``begin`` on, of tasks that may run at the same time.
+
+    No two of these tasks write runs of the same name, except the shares of a job.
+    """
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
         is_first = first.setdefault(todo[number].name, number) == number
@@ -276,7 +288,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all ``futures``; return task number → result of those after ``number``."""
+    """Wait for all ``futures``; return {number: result} of finished tasks after ``number``."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {

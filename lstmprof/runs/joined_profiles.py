@@ -27,7 +27,10 @@ Read = tuple[Source, Profile]
 
 
 def in_files(profile: Profile, base: Path) -> Profile:
-    """Return ``profile`` with its events in files of a new folder in ``base``, to send it."""
+    """Return ``profile`` with its events in files of a new folder in ``base``.
+
+    Such a profile is small enough to be sent to another process.
+    """
     return _in_folder(profile, Folder(base))
 
 

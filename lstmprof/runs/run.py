@@ -52,7 +52,8 @@ FEW_ROWS = 2**18
 #: Columns that ``Run.packed`` reads first if a run has more events, because the validation needs
 #: them in any case.
 ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
-#: A larger run.json is refused. It usually has a few kB, or some MB for a job of a thousand ranks.
+#: Largest size of a run.json in bytes; a larger one is refused. It usually has a few kB, or some MB
+#: for a job of a thousand ranks.
 MOST_BYTES = 32 * 2**20
 
 
@@ -93,7 +94,7 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """Read the table of timed iterations, one row each; return None if none was timed."""
+        """Read the table of timed iterations; return None if no iteration was timed."""
         return self._timings
 
     def samples(self) -> pa.Table | None:
@@ -184,17 +185,17 @@ class _Events:
         self.count: int = self._file.metadata.num_rows
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Read these columns, like ``Run.narrow_events``."""
+        """Read the columns ``names``, like ``Run.narrow_events``."""
         return self._read_table(lambda: narrow_table(self._file, self._present(names)), names)
 
     def checked_columns(self, names: Sequence[str]) -> pa.Table:
-        """Read these columns, like ``columns``, and validate the events at the same time."""
+        """Read the columns ``names``, and validate the events at the same time."""
         gathered = Gathered(self._file, self._present(names))
         self.check_events_file(gathered)
         return self._read_table(gathered.table, names)
 
     def check_events_file(self, gathered: Gathered | None = None) -> None:
-        """Check the events for what other code relies on; fill ``gathered`` meanwhile."""
+        """Validate the events; add them to ``gathered``, if it is given."""
         try:
             check_length(self.path, self._file)
             check_events(self.path, self._file, gathered)
@@ -202,7 +203,10 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _present(self, names: Sequence[str]) -> list[str]:
-        """Return the ``names`` that the file has; if none, a column that shows the row count."""
+        """Return the ``names`` that the file has, or ``dur_ns`` if it has none of them.
+
+        A table without columns would have no rows.
+        """
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -328,7 +332,10 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the runs directly in ``folder`` by name, then locked folders; else nothing."""
+    """Return the folders of the runs directly in ``folder``, then folders that cannot be read.
+
+    Both are sorted by name. Return nothing if there is no run.
+    """
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112

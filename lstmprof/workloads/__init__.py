@@ -9,10 +9,10 @@ error) use the last time step, or every time step if ``each_step`` is True. The 
 
 Sequences of different lengths are padded with zeros. If ``variable_length`` is True, the layers
 know the lengths: a sequence ends with its own last time step, the reverse direction begins there,
-the loss uses that step, and later outputs are zero. If it is False, the layers run over all time
-steps, and only the CTC loss knows the lengths.
+the loss uses this time step, and later outputs are zero. If ``variable_length`` is False, the
+layers run over all time steps, and only the CTC loss knows the lengths.
 
-Keeps to the standard library, NumPy and Python 3.7, because capture workers import it.
+This file uses only the standard library, NumPy and Python 3.7, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Workload:
     optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 1e-3
     cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the matmul
-    # without a head, the outputs are those of the last layer, and ``classes`` is their number
+    # without a head, the outputs of the network are the last layer's; ``classes`` is their number
     head: bool = True
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
@@ -250,8 +250,8 @@ class Batch:
     where 0 is the blank; ``mean`` (0,) float32, because it has no target.
 
     ``lengths``: (batch,) int64, the time steps of each sequence, from ``shortest`` to
-    ``time_steps``. The first sequence has ``time_steps``; so have all if ``shortest`` is None.
-    Inputs after the end of a sequence are zero.
+    ``time_steps``. The first sequence has ``time_steps``; if ``shortest`` is None, all sequences
+    have ``time_steps``. Inputs after the end of a sequence are zero.
     """
 
     inputs: object
@@ -262,8 +262,9 @@ class Batch:
 def batch(w: Workload, seed: int) -> Batch:
     """Return the batch of data that all implementations share.
 
-    Inputs are N(0, 1) or uniform tokens, and targets are uniform. If ``w.data`` is set, tokens and
-    targets come from that file, and ``seed`` selects the part of it.
+    Inputs are N(0, 1) or uniform tokens. Targets are uniform classes or labels, or N(0, 1) for
+    ``mse``. If ``w.data`` is set, tokens and targets come from this file, and ``seed`` selects
+    which part of the file.
     """
     import numpy as np
 

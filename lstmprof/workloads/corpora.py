@@ -3,14 +3,15 @@
 A text, for language models (``each_step``), is read as in W. Zaremba's model of the Penn Treebank:
 words are separated by white space, the end of a line is a word, and the most frequent words have
 the lowest numbers. The text is split into ``batch`` equal parts; each sequence of a batch is from
-another part. The target is the next word. Words beyond the vocabulary share its last number.
+another part. The target is the next word. The vocabulary has the most frequent words; all other
+words share its last number.
 
 imdb.npz is read as by Keras's ``imdb.load_data``: a review begins with 1, words have numbers from 4
 on, and words beyond the vocabulary are 2. A sequence is the last ``time_steps`` words of a review;
 shorter reviews are padded with zeros in front. NumPy stores the reviews as a pickle; a pickle that
 names anything but NumPy's arrays is refused.
 
-Keeps to the standard library, NumPy and Python 3.7, because capture workers import it.
+This file uses only the standard library, NumPy and Python 3.7, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ START, BEYOND, FIRST = 1, 2, 3
 def tokens(w: Workload, seed: int) -> Tuple[Any, Any]:
     """Return (inputs, targets) of ``w`` from the file ``w.data``, as int64.
 
-    Inputs are (time, batch). Targets are (time, batch) of a text, (batch,) of imdb.npz.
+    Inputs are (time, batch). Targets are (time, batch) for a text, and (batch,) for imdb.npz.
 
     Raises:
         UsageError: the file cannot be read, has another format, or has too few tokens.
@@ -85,9 +86,9 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """Return the number of each word: its place in the order of frequency, then of the alphabet.
+    """Return the number of each word: its place when sorted by frequency, then alphabetically.
 
-    Words beyond the vocabulary get its last number, ``vocabulary`` - 1.
+    Words beyond the vocabulary get the vocabulary's last number, ``vocabulary`` - 1.
     """
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))

@@ -12,7 +12,7 @@
   omitted.
 - ``imdb-gru``: classifies the sentiment of reviews of 150 tokens by a GRU with 100 units.
 
-Keeps to the standard library and Python 3.7.
+This file uses only the standard library and Python 3.7.
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from breakdown.test_check import HOST, STREAM, made
 from events.rows import Row, row, table
@@ -18,9 +20,10 @@ from events.rows import Row, row, table
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.check import checked
 from lstmprof.breakdown.ledger import ledger, packed_ledger
+from lstmprof.breakdown.tables import TABLES, Source
 from lstmprof.breakdown.waits import all_waits
 from lstmprof.events.annotate import annotated
-from lstmprof.events.annotate.steps import windows
+from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.table import EventTable
 
@@ -109,3 +112,24 @@ def test_a_rank_without_a_device_has_no_waits() -> None:
     )
     waits = all_waits(packed(events.arrow), [0, 1])
     assert ([*waits[0]], waits[1]) == ([0], {})
+
+
+@pytest.mark.parametrize("name", [name for name, kind in TABLES.items() if not kind.needs_files])
+def test_packed_events_give_the_same_table(name: str) -> None:
+    events = job(3)
+    steps = windows(events, captured=False)
+    of_packed = Source(packed(events.arrow), steps).table(name)
+    assert of_packed.equals(Source(events, steps).table(name))
+
+
+def test_a_table_is_computed_from_the_packed_events_of_one_rank_at_a_time() -> None:
+    events, parts = job(3), []
+
+    def make(part: EventTable, steps: Sequence[Window]) -> pa.Table:
+        parts.append(([step.rank for step in steps], max(Counter(part.ints("rank", -1)).values())))
+        return part.arrow.select(["rank", "name"])
+
+    steps = windows(events, captured=False)
+    made = Source(packed(events.arrow), steps).of_each_rank(make, ["rank", "kind", "name"])
+    assert Counter(made["rank"].to_pylist()) == dict.fromkeys(range(3), len(of_rank(0)))
+    assert parts == [([rank], len(of_rank(rank))) for rank in range(3)]

@@ -53,21 +53,22 @@ from lstmprof.numbers import milliseconds, percent, quantity
 
 #: Columns of the events that ``parts_of`` reads.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
-#: Kinds of lacks (missing data) of a program that used a GPU, or may have, but has no GPU activity.
+#: Kinds of lacks (missing data): the program used a GPU, or may have used one, but the profile has
+#: no GPU activity.
 NO_GPU_LACKS = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one rank's profile lacks (``lacks``), and counts in addition to ``Recorded`` (``has``).
+    """One rank's profile: the data that it lacks (``lacks``), and counts of its events (``has``).
 
     ``with_shapes`` counts ops whose input shapes were recorded. ``early`` counts activities that
     begin before their launch call, by at most ``early_ns``. ``overheads`` counts events of the
     profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps. ``timed`` is True
     if steps were timed without a profiler. ``inflation_share`` is how much longer profiled steps
-    are than these (0.1: 10 %); it is None if no step was timed, or if the steps do different work.
-    ``settings`` names recorded data that cost host time. ``allocations`` counts recorded
-    allocations and frees. ``memory`` is True if totals of allocated memory were recorded.
+    are than steps without a profiler (0.1: 10 %); it is None if no step was timed, or if the steps
+    do different work. ``settings`` names recorded data that cost host time. ``allocations`` counts
+    recorded allocations and frees. ``memory`` is True if totals of allocated memory were recorded.
     """
 
     has: Recorded
@@ -164,8 +165,8 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 class Question:
     """One check: the kinds of missing data that it reports, and its answer if nothing is missing.
 
-    ``lacks`` has the kinds (``Lack.kind``). The result of ``answer`` is also shown if data are
-    missing but the state of the answer is not ok.
+    ``lacks`` has the kinds (``Lack.kind``). If data are missing, the result of ``answer`` is shown
+    in addition, unless its state is ok.
     """
 
     name: str
@@ -174,7 +175,11 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether ``check`` reports ``lack``: not the cost of recording only shapes."""
+    """Return whether ``check`` reports ``lack``.
+
+    Only one lack is not reported: recording that slows the run, if of all costly data only shapes
+    were recorded.
+    """
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
@@ -344,7 +349,7 @@ QUESTIONS = (
 #: If only these checks are not ok, no recipe for a better profile is shown, because their data need
 #: a second run, or cost time per op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
-#: Exit status if a check fails, the same as that of ``lstmprof compare`` if a run fails the gate.
+#: Exit status if a check fails. ``lstmprof compare`` has the same status if a run fails the gate.
 FAILED = 3
 _RUN_KINDS = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
 
@@ -382,7 +387,7 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return the rows of missing data, and the answer if it is not ok or nothing is missing."""
+    """Return one row per lack, and the answer's row if it is not ok or nothing is missing."""
     rows = []
     for lack in part.lacks:
         of_run = lack.kind in _RUN_KINDS

@@ -72,7 +72,7 @@ class Checked(Documented, frozen=True):
 
 
 class Document(Documented, frozen=True):
-    """The result of a check on whether profiles are complete and undisturbed; from ``lp.check``."""
+    """A check on whether profiles are complete and undisturbed; ``lp.check`` returns it."""
 
     schema_version: Annotated[int, doc("version of this document's schema")]
     exit_status: Annotated[int, doc("exit status of the command: 3 if a row is fail, else 0")]
@@ -85,7 +85,7 @@ class Document(Documented, frozen=True):
         return next((state for state in (FAIL, WARN) if state in states), OK)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Return all results as a DataFrame with one row each; the first column is ``run``."""
+        """Return a DataFrame with one row per result; the first column is ``run``."""
         import pandas
 
         columns = ["run", *Row.__struct_fields__]

@@ -19,12 +19,15 @@ from lstmprof.numbers import count, cropped, listed, milliseconds
 from lstmprof.runs.metadata import RunInfo
 
 _ACTS = "activities"
-#: A longer complaint in a profiler's log is cropped to this number of characters.
+#: Number of characters to which a complaint in a profiler's log is cropped.
 _MOST_LOGGED = 120
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun: ``1 step`` or ``2 steps``; ``nouns`` is another plural."""
+    """Return a number with its noun: ``1 step`` or ``2 steps``.
+
+    ``nouns`` is the plural if it is not the noun with an s.
+    """
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
@@ -41,7 +44,7 @@ _COSTLY = {
 }
 #: Profile formats of frameworks (TensorFlow, JAX) that use a GPU by default if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
-#: A longer name of an accelerator is cropped to this number of characters.
+#: Number of characters to which an accelerator's name is cropped.
 _WIDTH = 60
 
 
@@ -122,7 +125,7 @@ class Recording:
 
     @property
     def lost_between(self) -> int:
-        """Return how many launches without an activity lie between launches with one."""
+        """Return how many launches without an activity lie between launches with an activity."""
         return self.has.lost - self.has.lost_first - self.has.lost_last
 
     @property
@@ -217,8 +220,8 @@ def _ranges_alone(r: Recording) -> str:
     )
 
 
-#: Missing data that affect a smaller share of time or events are not reported, because they hardly
-#: change a printed percentage.
+#: Missing data are not reported if they affect less than this share of the time or the events,
+#: because they hardly change a printed percentage.
 LEAST_SHARE = 0.005
 
 #: Kind of lack: ranges or steps were recorded on the host, but no op and no Python frame inside
@@ -287,7 +290,7 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether ``ns`` or ``count`` is a large share of the profile or of its launches."""
+    """Return whether ``ns`` is a large share of the profile, or ``count`` of its launches."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 

@@ -1,7 +1,8 @@
 """Calls of recurrent layers, their times, and how neighbouring loops are joined to one network.
 
 A recogniser (``profiles``) finds the outermost events of a call's forward pass. The events inside
-them, their backward passes, and all device work launched by these belong to the call, too.
+them, their backward passes, and the device work that all these events launched also belong to the
+call.
 """
 
 from __future__ import annotations
@@ -122,8 +123,8 @@ MOST_LOOPS = 64
 class Loop:
     """A loop that runs the cells ``units`` once per repetition, ``count`` times.
 
-    Each unit is one direction of one layer. ``rows`` are the outermost events of the loop, and
-    ``backward`` those of its backward pass if ``forward_id`` does not link them.
+    Each unit is one direction of one layer. ``rows`` are the outermost events of the loop.
+    ``backward`` are the outermost events of the backward pass, if ``forward_id`` links none.
     ``time_steps_certain``: each repetition is certainly one time step. ``batch_varies``: some
     sequences end before others. ``next_matmul_inputs`` is the input width of the first matmul after
     the loop. ``layer`` is the name of the layer; this loop is one of its directions.
@@ -152,7 +153,7 @@ def layer_loop(
     next_matmul_inputs: int | None = None,
     library: str | None = None,
 ) -> Loop:
-    """Return the op ``row`` as a loop of ``units`` directions; ``network`` describes each."""
+    """Return the op ``row`` as a loop with ``units`` directions; ``network`` describes one."""
     return Loop(
         form=LAYER_OP,
         op=op,
@@ -173,7 +174,10 @@ def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Join ``loops`` of one step, in order, to calls: each is as many as form one stack."""
+    """Join consecutive ``loops`` of one step to calls; each call is the longest stack possible.
+
+    A stack is one or more layers, each of which reads the output of the layer before.
+    """
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):
@@ -197,8 +201,8 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
         first, second = (replace(unit, inputs=None) for unit in units)
         return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    # The last loop may have no such matmul: if loops run at the same time, it may end after the
-    # matmul began.
+    # The last loop may have no ``next_matmul_inputs``: if loops run at the same time, the last loop
+    # may end after the next matmul began.
     after = next(
         (m.next_matmul_inputs for m in reversed(members) if m.next_matmul_inputs is not None), None
     )

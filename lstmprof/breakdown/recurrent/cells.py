@@ -81,7 +81,10 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return the direction of a layer whose cell has these ops and perhaps this name."""
+    """Return one direction of a layer, from the ops of one of its cells.
+
+    ``named`` is the cell that a name in the profile shows, or None.
+    """
     tanhs = [op for op in ops if op.role == TANH]
     weights = [op.weight for op in ops if op.role == PRODUCT]
     dtype = next((op.dtype for op in ops if op.role == PRODUCT), None)
@@ -180,7 +183,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return the cells if each has two matmuls for all gates; else an empty tuple."""
+    """Return one cell per pair of matmuls, if every pair is a cell; else an empty tuple."""
     if len(weights) % 2:
         return ()
     units = tuple(unit_of_products(weights[at : at + 2]) for at in range(0, len(weights), 2))

@@ -50,8 +50,9 @@ MOST_HIDDEN, TILE = 1024, 128
 #: Largest batch size and least number of multiprocessors of the persistent static kernel on compute
 #: capability 8.0 and later. Source: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: On compute capability 7.x except 7.5, the persistent static kernel needs one of these pairs: at
-#: least so many time steps, and at most so large a batch.
+#: (least number of time steps, largest batch size): on compute capability 7.x except 7.5, PyTorch
+#: requests the persistent static kernel only if a layer meets one of these pairs, and never for the
+#: batch sizes ``_VOLTA_SLOW``.
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
 #: On compute capability 8.0 and later, plain RNN cells (tanh, relu) do not get persistent kernels
@@ -152,9 +153,10 @@ def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition for an algorithm: ``holds`` of the values of ``facts``; unknown if one is None.
+    """A condition for an algorithm: ``holds`` is called with the values of ``facts``.
 
-    ``need`` says what to change; names of facts in braces stand for the layer's values.
+    If one of the values is None, it is unknown whether the condition holds. ``need`` says what to
+    change; the layer's values replace the names of facts in braces.
     """
 
     name: str
@@ -326,7 +328,7 @@ def _by_torch(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 
 def _facts(layer: Layer, gpu: Gpu, forward: bool) -> dict[str, Any]:
-    """Return what PyTorch's conditions depend on, by name; None if unknown."""
+    """Return {name: value} for the facts on which PyTorch's conditions depend; None if unknown."""
     small_hidden = SMALL_HIDDEN.get(layer.mode or "")
     return {
         **{name.replace("_", " "): value for name, value in vars(layer).items()},
@@ -368,7 +370,7 @@ def _always_standard(caller: str, source: str) -> Choice:
 #: Pattern of kernel names → algorithms to which such a kernel may belong; the first match counts.
 #: Source: published profiles. RNN_blockPersist_fp_LSTM_HMMA ran for 128 hidden units on an A10, and
 #: RNN_blockPersist_bp_GRU ran on an A100; PyTorch requests the static kernel for neither.
-#: RNN_persist_fp ran with Volta's float16 matmuls. persistRNN_addBias occurs with both.
+#: RNN_persist_fp ran with Volta's float16 matmuls. persistRNN_addBias ran with either kernel.
 _ALGORITHMS_OF_KERNELS = (
     (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
     (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),
@@ -390,7 +392,7 @@ def algorithms_of_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
 
 
 def differs(choice: Choice, possible: tuple[str, ...]) -> bool | None:
-    """Return whether none of the algorithms ``possible`` is the requested one, or None."""
+    """Return whether the requested algorithm is not in ``possible``; None if either is unknown."""
     if choice.algorithm is None or not possible:
         return None
     return choice.algorithm not in possible

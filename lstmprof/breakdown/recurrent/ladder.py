@@ -1,9 +1,9 @@
-"""The known optimizations of recurrent layers: which of them a layer has, and what the next saves.
+"""Optimizations of recurrent layers: which of them a layer has, and what the next one would save.
 
 Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs (arXiv:1604.01946),
 apply them one after another; persistent kernels are from Diamos et al., ICML 2016. ``RUNGS`` lists
-them in that order, without the transposition of weights, because no profile shows it. The lower
-bound of a layer's time comes from its recurrence: time steps cannot run in parallel.
+the optimizations in this order, without the transposition of weights, because no profile shows it.
+The lower bound of a layer's time comes from its recurrence: time steps cannot run in parallel.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: If a layer has at most this many matmuls per cell, it combines the gates (``_TWO``: one matmul
-#: for x, one for h), or the gates and inputs (``_ONE``). More than 2 and 1 are allowed, because
-#: some matmuls are outside of cells.
+#: A layer with at most ``_TWO`` matmuls per cell combines the gates: it has one matmul for x, one
+#: for h. A layer with at most ``_ONE`` also combines the inputs. The limits are above 2 and 1,
+#: because some matmuls are outside of cells.
 _TWO, _ONE = 2.5, 1.5
-#: Elements per hidden unit that a cell's elementwise work moves: gates read + state read + states
-#: written.
+#: Kind of cell → elements per hidden unit that its elementwise work moves: gates read + state read
+#: + states written.
 _MOVED = {"lstm": 4 + 1 + 2, "gru": 6 + 1 + 1, "rnn_tanh": 1 + 1, "rnn_relu": 1 + 1}
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -71,7 +71,7 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """Return the time outside of matmuls and elementwise work, per matmul or elementwise op."""
+        """Return the mean gap per matmul or elementwise op: the time in neither of these."""
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 
@@ -134,10 +134,11 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the least time: time steps × (recurrent matmul + elementwise work), or None.
+    """Return the least time in ns: time steps × (recurrent matmul + elementwise work).
 
-    It assumes the measured peak rates, and weights that are read once. Directions run in parallel,
-    and each layer runs one time step behind the layer below. ``backward`` adds the backward pass.
+    The formula assumes the measured peak rates, and weights that are read once. Directions run in
+    parallel, and each layer runs one time step behind the layer below. ``backward`` adds the
+    backward pass. Return None if a size or peak rate is unknown.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")

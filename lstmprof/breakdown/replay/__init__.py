@@ -46,8 +46,8 @@ def what_if(
 ) -> list[Prediction]:
     """Return predictions of the clean step of a rank and device, one for each of ``changes``.
 
-    ``rank_device`` is (rank, device; None for the host). The clean step of median length is
-    replayed.
+    ``rank_device`` is (rank, device), and the device None is the host. The clean step of median
+    length is replayed.
 
     Raises:
         RunError: a file of the run is missing or damaged.

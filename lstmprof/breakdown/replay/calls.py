@@ -100,7 +100,7 @@ VIEWS = frozenset(
 #: Names of ops whose only purpose is memory set to zero: PyTorch's ops, and TensorFlow's ops, which
 #: have their type after a colon.
 ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
-#: Begin of the name of the op in which PyTorch's autograd engine runs a node.
+#: Beginning of the name of the op in which PyTorch's autograd engine runs a node.
 ENGINE = "autograd::engine::evaluate_function: "
 #: Engine ops that compute the gradients of the slices ``x[t]`` and ``x[a:b]``.
 _SLICE_GRADIENTS = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
@@ -109,7 +109,7 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Find the ops and calls that nobody needs if some work (activities, host ops) is not done."""
+    """Finds the ops and calls that nobody needs if some work (activities, host ops) is not done."""
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -122,7 +122,7 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        # the nearest event around each event that computes, or ``NONE``
+        # for each event: the nearest event around it that computes, or ``NONE``
         self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
         self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
@@ -158,11 +158,14 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Return the calls by which the host reads a value, and views right before."""
+        """Return a mask of the calls by which the host reads a value, and of views before them."""
         return self._with_views(self.named(*ASKS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Return the events that vanish without ``work``; ``reads``: views before it, too."""
+        """Return a mask of the events that vanish if ``work`` is not done.
+
+        If ``reads`` is True, views right before these events vanish, too.
+        """
         vanished = work
         for _ in range(_MOST_ROUNDS):
             before = int(vanished.sum())
@@ -173,11 +176,11 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return two masks: events that vanish with the sum of slices' gradients, the slicing ops.
+        """Return two masks: events that vanish if slices' gradients are not summed; slicing ops.
 
         For each slice, autograd fills a tensor as large as the sliced tensor and adds it to the
         sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
-        stay.
+        do not vanish.
         """
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
@@ -216,7 +219,10 @@ class Calls:
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Add the work of vanished calls, calls around only such work, and what is inside."""
+        """Add to ``vanished`` the work of its calls, and calls that issue only such work.
+
+        Events inside these calls are added, too.
+        """
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
         work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])
@@ -225,7 +231,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the autograd nodes of its ops."""
+        """Add to ``vanished`` the autograd nodes of its ops, and the engine's empty ranges."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)

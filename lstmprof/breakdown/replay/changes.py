@@ -72,8 +72,8 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
     """Remove copies between host and device, on a device or on a host, and what vanishes with them.
 
     Copies inside an op that computes something else stay. Copies that autograd makes for gradients
-    also stay (``without_backward_copies`` removes them), except those for a forward copy that
-    vanishes.
+    also stay (``without_backward_copies`` removes them), except copies for the gradient of a
+    forward copy that vanishes.
     """
     calls = graph.calls
     copies = calls.work_of_category("transfer", "layout")
@@ -143,7 +143,10 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return which rows of ``table`` (default: segments) name one of the events in ``column``."""
+    """Return a mask of the rows of ``table`` whose ``column`` has the id of an event in ``rows``.
+
+    ``rows`` is a mask of events; if ``table`` is None, it is the table of segments.
+    """
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
@@ -244,7 +247,7 @@ _MOVES = ("layout", "transfer", "cast", "memset")
 
 @dataclass(frozen=True)
 class Error:
-    """Errors of predicted step times as shares of the measured times, over ``pairs`` of runs."""
+    """Relative errors of the step times that were predicted for ``pairs`` pairs of runs."""
 
     pairs: int
     median: float
@@ -290,8 +293,8 @@ def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
 
     It assumes what ``compiled`` assumes, and more: copies, casts, memsets and autograd's sums of
     gradients in the forward and backward pass take no time. The part of the matmuls' operations
-    that needs no earlier time step runs ``gemm_factor`` times as fast as in the profile;
-    ``recurrent_share`` (the function) is the share of the other part.
+    that needs no earlier time step runs ``gemm_factor`` times as fast as in the profile. The other
+    part has the share ``recurrent_share`` (see the function of this name).
     """
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
@@ -336,7 +339,7 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return the segments of the forward and backward pass, and the ways into their ops."""
+    """Return a mask of segments in the forward or backward pass; a way into an op has its pass."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     of_call = _names_any(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, of_call, _in(graph.segments, "phase", *_PASSES))

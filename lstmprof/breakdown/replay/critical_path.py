@@ -126,7 +126,7 @@ _Content = str | tuple[bool, int] | None
 
 
 class _Walk:
-    """Walk from a place in a replayed graph to the place that it waited for last."""
+    """Walks from a place in a replayed graph to the place that it waited for last."""
 
     def __init__(
         self, graph: StepGraph, causes: Dependencies, hosts: Hosts, streams: Streams
@@ -144,7 +144,10 @@ class _Walk:
         return None if ids[number] is None else int(ids[number])
 
     def predecessor(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Content]:
-        """Return what leads up to ``at_ns``: (start of the interval, place before, what it is)."""
+        """Return the path's interval that ends at ``at_ns``, and the place before the interval.
+
+        The result is (start of the interval, place before it, content of the interval).
+        """
         on_device, number, offset_ns = node
         if on_device:
             start_ns = self._streams.start[number]
@@ -170,7 +173,7 @@ class _Walk:
         return begin, leads, (False, number)
 
     def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
-        """Return the condition that an activity met last: (since when, place, its part)."""
+        """Return what an activity waited for last: (start of the wait, place before it, part)."""
         conditions: list[tuple[int, int, _Node, str]] = []
         streams = self._streams
         segment, offset = streams.launched[index]
@@ -192,7 +195,7 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether ``node`` was replayed first: the walk must not go in circles."""
+        """Return whether ``node`` was replayed before ``than``, so the walk makes no circle."""
         on_device, number, offset_ns = node
         if offset_ns is not None:  # its start is known when the segment before it has been computed
             number = self._hosts.previous[number]

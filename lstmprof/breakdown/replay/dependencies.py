@@ -6,10 +6,11 @@
     activity   its launch + latency; the previous activity of its stream + gap; another stream
     sync       its own cost; the activities that it waits for + the time to return
 
-Profiles do not record which condition was met last. At first, latency, gap, cost and return have
-the least values of the device or scope. The remaining time is added to the condition that these
-values show as met last, so that the replay reproduces the observed times. The model is that of H.
-Zhu et al., "Daydream" (USENIX ATC 2020), extended by waits between threads and between streams.
+Profiles do not record which condition was met last. At first, latency, gap, cost and return are the
+least values that occur on the device or in the scope. These values show which condition was met
+last; the remaining time is added to it, so that the replay reproduces the observed times. Source of
+the model: H. Zhu et al., "Daydream" (USENIX ATC 2020); waits between threads and between streams
+were added.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """What each activity waited for, by start; streams are indices of activities or ``NONE``."""
+    """What each activity waited for, sorted by start; ``…_stream``: index of an activity, or NONE.
+
+    The activity starts when all conditions are met: ``latency_ns`` after the point ``launched``,
+    ``gap_ns`` after ``same_stream`` ended, and ``delay_ns`` after ``other_stream`` ended.
+    """
 
     launched: Positions
     latency_ns: Ints
@@ -164,7 +169,10 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Return ``rows`` in which the condition met last explains the rest up to each start."""
+    """Return ``rows`` with the time that remains up to each start.
+
+    The time is added to the latency, gap or delay of the condition that was met last.
+    """
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [

@@ -3,8 +3,9 @@
 The segments of a thread fill the step: each is a time in which one event is the innermost, or in
 which nothing was recorded. Profiles do not say which thread waits for which, so a rule decides: the
 thread whose segment started last is at work. Another thread waits for it if its own segment (of
-Python, of a range, of an op that only calls others, or without records) contains a whole segment at
-work. A long frame that happens to contain work of another thread therefore counts as a wait.
+Python, of a range, of an op that only calls others, or without records) contains a whole segment of
+the thread at work. A long frame that happens to contain work of another thread therefore counts as
+a wait.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """The segments by thread and time: innermost event, and thread waited for, or ``NONE``."""
+    """Segments sorted by thread and time.
+
+    ``row`` is the innermost event, ``waits_for`` the thread waited for; each may be ``NONE``.
+    """
 
     thread: Ints
     start_ns: Ints
@@ -49,7 +53,7 @@ class HostSegments:
 
 @dataclass(frozen=True)
 class _Innermost:
-    """The innermost events of all threads in a step; ``patient``: it may wait for a thread."""
+    """The innermost events of all threads in a step; ``patient``: may wait for another thread."""
 
     thread: Ints
     start_ns: Ints
@@ -58,7 +62,7 @@ class _Innermost:
     patient: Flags
 
     def may_wait(self, outer: Ints, inner: Ints) -> Flags:
-        """Return a mask: segment ``outer`` may wait for ``inner``, because it contains it."""
+        """Return a mask: segment ``outer`` contains ``inner``, so that it may wait for it."""
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
         )
@@ -114,7 +118,7 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # Number of segments that have begun.
+    # Number of the thread's segments that have begun: equal for intervals in the same gap.
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
@@ -138,7 +142,7 @@ def _waiting_gaps(
     others: Flags,
     gap: Ints,
 ) -> Flags:
-    """Return for each interval whether the thread, without records, waits for another."""
+    """Return a mask of the intervals without records in which the thread waits for another."""
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):
@@ -179,8 +183,8 @@ SEGMENTS = schema(
 class StepGraph:
     """One step as tables of host segments (``SEGMENTS``), activities and syncs.
 
-    Segments are sorted by thread and time, the others by start. ``spent_ns`` is the time of each
-    segment in a replay: its length, or less if a change shortened it.
+    Segments are sorted by thread and time; activities and syncs are sorted by start. ``spent_ns``
+    is the time of each segment in a replay: its length, or less if a change shortened it.
     """
 
     window: Window

@@ -66,7 +66,7 @@ _NO_STREAM = 2**32 - 1  # CUPTI's number of the stream if a call synchronises a 
 
 
 class _Ordered:
-    """Numbers sorted by time; find the last before a time, or the first at or after a time."""
+    """Numbers sorted by time; finds the last before a time, or the first at or after a time."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -197,7 +197,10 @@ class Streams:
         return indices
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return the last activity before ``at_ns`` of each stream, or of ``stream``."""
+        """Return per stream of ``device`` the last activity enqueued before ``at_ns``.
+
+        If ``stream`` is not None, only this stream counts.
+        """
         queues = [
             queue
             for (on, number), queue in self._queued.items()

@@ -48,7 +48,10 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = nothing, causes: Dependencies | None = None
 ) -> Replay:
-    """Return the replay of ``graph`` with ``change``; None computes the dependencies ``causes``."""
+    """Return the replay of ``graph`` with ``change``.
+
+    ``causes`` are the graph's dependencies; they are computed if None.
+    """
     times = change(graph)
     hosts, streams = run(graph, times, causes or dependencies(graph))
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
@@ -115,7 +118,10 @@ class Hosts:
 
 
 class Streams:
-    """The streams of one replay; a vanished activity ends with the one before it."""
+    """The streams of one replay; lists have one entry per activity.
+
+    A vanished activity ends when the activity before it on its stream ends.
+    """
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
         latency_ns = np.where(times.instant, np.minimum(rows.latency_ns, 0), rows.latency_ns)
@@ -242,7 +248,10 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Return which events keep a duration, so that no other event seems to be the innermost."""
+    """Return a mask of the events that keep a duration; other events must not be innermost.
+
+    Events in the step keep it if they are innermost for some time in the replay, or launch calls.
+    """
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
     lasts = pa.array(replay.segment_end_ns > replay.segment_start_ns)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof import names
 from lstmprof.breakdown import ledger
@@ -27,6 +28,7 @@ from lstmprof.breakdown.tables import (
 )
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.event_types import event_types, rows_of_ranks
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import EventTable
@@ -58,6 +60,27 @@ class Source:
     def events(self, columns: Sequence[str]) -> EventTable:
         """Return the events with at least ``columns``."""
         return self._events.table(columns) if isinstance(self._events, Packed) else self._events
+
+    def of_each_rank(
+        self, make: Callable[[EventTable, list[Window]], pa.Table], columns: Sequence[str]
+    ) -> pa.Table:
+        """Return the table that ``make`` computes from events with at least ``columns``.
+
+        If the events are packed, ``make`` gets the events of one rank at a time, to limit memory,
+        and one example of each type of event of the other ranks, so that threads have the same
+        numbers as in the whole profile.
+        """
+        events = self._events
+        ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []
+        if not isinstance(events, Packed) or len(ranks) < 2:
+            return make(self.events(columns), self.windows)
+        tables = []
+        for rank in (None if number < 0 else number for number in ranks):
+            part = events.table(columns, rows_of_ranks(events, [rank]))
+            table = make(part, [window for window in self.windows if window.rank == rank])
+            own = pc.field("rank").is_null() if rank is None else pc.field("rank") == rank
+            tables.append(table.filter(own))
+        return pa.concat_tables(tables)
 
     def packed(self, columns: Sequence[str]) -> Packed:
         """Return the events in narrow integer types, with at least ``columns``."""
@@ -126,7 +149,7 @@ class TableKind:
 
 
 def _from_events(make: Callable[[EventTable, list[Window]], pa.Table]) -> Make:
-    return lambda source, reads: make(source.events(reads), source.windows)
+    return lambda source, reads: source.of_each_rank(make, reads)
 
 
 def _from_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
@@ -202,7 +225,9 @@ _ALL = (
             *("cells", "ops_per_time_step", "kernels_per_time_step", "forward_ns", "backward_ns"),
             *("roofline_share", "algorithm_seen", "backward_algorithm_seen", "rung", "op"),
         ),
-        make=lambda source, reads: layers.layers(source.events(reads), source.windows, source.info),
+        make=lambda source, reads: source.of_each_rank(
+            lambda events, windows: layers.layers(events, windows, source.info), reads
+        ),
         reads=(
             *(*_ON_DEVICES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id"),
             *("step", "category", "family"),

@@ -84,7 +84,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _work(events: EventTable) -> Ints:
-    """Return the rows of the activities, and of the ops that compute in ranks without any."""
+    """Return the rows of activities; in ranks without activities, of the ops that compute."""
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
@@ -127,16 +127,17 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]  # of another op, of a copy
+    # (types of an op that is not a copy, types of a copy) for each list of recorded types
+    pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
     texts = sorted({text for both in pairs for pair in both for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
     codes_of = np.array([[[code_of[t] for t in pair] for pair in both] for both in pairs])
-    chosen = codes_of[code, copies.astype(np.int64)]  # the code ``NONE`` is that of the last text
+    chosen = codes_of[code, copies.astype(np.int64)]  # the code ``NONE`` selects the last text: ""
     return [(chosen[:, 0], texts), (chosen[:, 1], texts)]
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """Return the entries for ``from`` and ``to`` of ``aten::copy_(to, from)``, None if absent."""
+    """Return the entries (from, to) of ``aten::copy_(to, from)``; an absent entry is None."""
     to, source = [*recorded, None, None][:2]
     return source, to
 

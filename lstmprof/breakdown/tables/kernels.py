@@ -69,8 +69,8 @@ READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns that distinguish the rows of the table, and text columns of which a row shows one
-#: value.
+#: Text columns by which the table groups events into rows, and text columns of which a row shows
+#: one of several values.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -127,7 +127,10 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The counted events: bucket and time per event, other fields per bucket of alike events."""
+    """The events that count: ``bucket`` and ``ns`` per event, the other fields per bucket.
+
+    A bucket has events of one piece of the profile with equal rank, device and texts.
+    """
 
     bucket: Ints
     ns: Ints
@@ -195,7 +198,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return the rule that decided most of each group's events; if tied, the last one."""
+    """Return the rule that decided most of each group's events; if tied, the last in ``rule``."""
     each = Groups(group.of, rule.index)
     of, index = group.of[each.first], rule.index[each.first]
     most_last = np.lexsort((index, each.sums(count), of))
@@ -206,7 +209,7 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return each group's number of configurations, and that with the most time."""
+    """Return each group's number of configurations, and the configuration with the most time."""
     known = np.flatnonzero(config.index != NONE)
     each = Groups(group.of[known], config.index[known])
     of, index = group.of[known][each.first], config.index[known][each.first]

@@ -231,7 +231,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the columns about rungs: of the first forward pass; the saving is the mean."""
+    """Return the columns about rungs: the rungs of the first call, and the mean saving of all."""
     stand = [one for m in members if m.work and (one := standing(m.work, floor))]
     if not stand:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -267,7 +267,10 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of a cuDNN call: the algorithm requested, and those that may have run, if known."""
+    """A pass of a cuDNN call: the requested algorithm, and the algorithms that may have run.
+
+    ``possible`` is empty if the kernels do not show the algorithm.
+    """
 
     requested: Choice
     possible: tuple[str, ...]
@@ -294,7 +297,7 @@ def layer_of(call: Call) -> Layer | None:
 def _passes_of(
     events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
 ) -> list[Passes]:
-    """Return both passes of each call; ``forward`` and ``backward`` are each event's call index."""
+    """Return both passes of each call; ``forward`` and ``backward`` map events to call indices."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)

@@ -229,7 +229,10 @@ class _ProcessMemory:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Return {counter: (intervals with values, values)}: (peak, last), or changes."""
+        """Return {counter: (intervals with values, values)}.
+
+        Values are (peak, last value) per interval, or for ``CHANGE`` the four sums of ``changes``.
+        """
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
             intervals, values = zip(*added, strict=True)

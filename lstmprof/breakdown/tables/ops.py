@@ -8,7 +8,7 @@ ranges, else on any thread of the rank). Modules, frames and ranges are three so
 own ``self``. Backward work also belongs to the module of its forward op. An activity that a CUDA
 graph replayed belongs to the op and the module in which the graph captured it, if the profile
 records the capture, and to the range around the launch of the graph. NumPy computes the sums:
-recursive SQL takes half as long again and a third more memory.
+recursive SQL takes 1.5 times as long and a third more memory.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ class _Grouped:
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return the sums of ``values`` over events and those inside; null unless ``known``."""
+        """Return each group's sum of ``values`` over its events and the events inside them.
+
+        A sum is null if ``known`` is False for the group (default: its rank has no activities).
+        """
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 
@@ -303,7 +306,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return ns per frame: device time launched, and its backward ops' host and device time."""
+    """Return in ns per frame: device time it launched; host and device time of its backward ops."""
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)

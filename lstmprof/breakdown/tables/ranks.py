@@ -276,7 +276,7 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return a code per call, equal for possible counterparts, and a code of its group.
+    """Return a code per call, equal for possible counterparts, and a code of its process group.
 
     Counterparts have equal step, name, process group and position of the stream on the device.
     """
@@ -294,7 +294,7 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return the calls of collectives, (collective, device), for each set of devices."""
+    """Return per set of devices the calls that form collectives: an array (collective, device)."""
     of_devices: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -340,7 +340,7 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
     """Return for each call the time in which its device also ran other kernels."""
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
     computing = np.flatnonzero(computes)
-    rows = np.concatenate([calls.row, computing])  # of each device, its calls first
+    rows = np.concatenate([calls.row, computing])  # so a device's calls come before other kernels
     of_device = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
     overlapped = np.zeros(len(calls.row), dtype=np.int64)
     for members in of_device.members():
@@ -483,11 +483,12 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the rows of ``calls`` (the table of collectives) of collectives that all ranks share.
+    """Return the rows of ``calls`` that belong to collectives of all ranks.
 
-    The kernels must also end together: ``skew_ns`` is at most ``least_skew_ns``, or at most half of
-    the collective's longest wait or of the mean wait. Return an empty list if most of the waits are
-    in collectives whose kernels do not end together: then the ranks communicate in groups.
+    ``calls`` are rows of the table of collectives. The kernels of a returned collective also end
+    together: ``skew_ns`` is at most ``least_skew_ns``, or at most half of the collective's longest
+    wait or of the mean wait. If most of the waits are in collectives whose kernels do not end
+    together, the ranks communicate in groups, and the result is empty.
     """
     of_number = Counter(row["collective"] for row in calls if row["collective"] is not None)
     devices = len({_rank_device(row) for row in calls})
@@ -522,7 +523,10 @@ def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> 
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return the columns about waits and lateness, from the rank's rows and its last arrivals."""
+    """Return the columns about waits and lateness of one rank and device.
+
+    ``own`` are its rows. ``late`` are the rows of all ranks in collectives in which it came last.
+    """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)

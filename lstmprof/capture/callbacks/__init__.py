@@ -30,12 +30,12 @@ class TrainingProfile:
         self._writing: Optional[threading.Thread] = None
 
     def begin(self) -> None:
-        """Begin the measurement; do nothing if it has begun."""
+        """Begin the measurement, unless it has begun."""
         if not self.session.steps and self.session.is_over and self.session.reason is None:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step; return the run's metrics once, after it is written, else an empty dict."""
+        """End a step; return metrics at the first call after the run is written, else {}."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
@@ -47,7 +47,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Write the run if it is not written yet; return its metrics if ``step_end`` did not."""
+        """Write the run if it is not written yet; return its metrics unless ``step_end`` did."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:

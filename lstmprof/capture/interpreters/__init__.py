@@ -1,8 +1,9 @@
 """Choose the Python for an implementation: the user's, the running one, or an environment's.
 
-A ``row`` is an implementation (a row of the built-in table), an ``era`` a set of package versions
-that run together (``eras``). ``here`` reports which implementations this machine can run. This
-module installs nothing: an environment only knows where its interpreter is or will be.
+A ``row`` is an implementation (a row of the built-in table). An ``era`` is a set of package
+versions that run together (``eras``). ``here`` reports whether an implementation can run on this
+machine. This module installs nothing: it only finds out where the interpreter of an environment is,
+or will be.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.implementations import Implementation, version_numbers
 
 APART = "needs its own environment, which lstmprof capture installs"
-#: Import name -> package name of libraries for which they differ.
+#: Import name -> package name, for libraries whose two names differ.
 _PACKAGES = {"haiku": "dm-haiku"}
 #: Keras and the TensorFlow that it needs have the same version number, from 2.4 to 2.15.
 _PAIRED = ((2, 4), (2, 15))
@@ -32,7 +33,7 @@ _PAIRED = ((2, 4), (2, 15))
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """The user's options about interpreters, for all implementations."""
+    """The user's options for interpreters; they apply to all implementations."""
 
     python: str | None = None
     packages: tuple[str, ...] = ()
@@ -92,14 +93,14 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the row's era if a specifier in ``packages`` pins a version that it supports."""
+    """Return the row's era if a specifier in ``packages`` pins a version that the era supports."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return packages that the row imports and neither ``wanted`` nor the row's era brings."""
+    """Return packages that the row imports, and that neither ``wanted`` nor its era includes."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
@@ -136,7 +137,7 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """Return the package whose version distinguishes runs: the era's first, or the framework."""
+    """Return the package whose version distinguishes runs: the era's first, or the framework's."""
     return eras.find(row.era).package if row.era else row.framework
 
 
@@ -168,7 +169,7 @@ def _names(package: str) -> tuple[str, str]:
 
 
 def here(row: Implementation) -> str:
-    """Return ``yes``, perhaps with the environment, if ``row`` can run here, else why it cannot."""
+    """Return a text: ``yes …`` if ``row`` can run on this machine, else why it cannot."""
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)
@@ -176,7 +177,7 @@ def here(row: Implementation) -> str:
 
 
 def lacks(row: Implementation) -> str | None:
-    """Return why ``row`` does not run in this interpreter, or None if it does."""
+    """Return why ``row`` does not run in this interpreter, or None if it runs."""
     if "cpu" in row.refusals() and not cuda_devices():
         return "needs a GPU"
     needed = [row.framework, *([row.library] if row.library else [])]
@@ -187,7 +188,7 @@ def lacks(row: Implementation) -> str | None:
 
 
 def in_era(name: str) -> str:
-    """Return as text whether the environment of the era ``name`` exists, or can be created."""
+    """Return a text: whether the environment of the era ``name`` exists or can be created."""
     try:
         environment = environment_for((), name)
     except LstmprofError as fault:

@@ -1,10 +1,10 @@
 """Virtual environments in which workers run, created once and kept in a cache.
 
 ``--with torch==2.4.1`` means a virtual environment with NumPy, these packages, and packages that
-these versions are known to need (``eras``). The environment's Python is one that supports them:
-this one if possible, else one on PATH, pyenv's or uv's. If uv is installed, it creates the
-environment, else venv and pip do. An environment without the file ``STAMP``, which is written last,
-is incomplete and is created anew.
+these versions are known to need (``eras``). The environment's Python must support all of them: it
+is the running Python if possible, else a Python on PATH, of pyenv or of uv. If uv is installed, it
+creates the environment, else venv and pip do. An environment without the file ``STAMP``, which is
+written last, is incomplete and is created anew.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ STAMP = "lstmprof.json"
 ALWAYS = ("numpy",)
 #: Oldest Python that can run a worker.
 OLDEST = (3, 7)
-#: Seconds within which an interpreter must answer. A working one answers in 0.1 s; a broken pyenv
-#: shim fails as fast.
+#: An interpreter that does not answer within this many seconds is not used. A working interpreter
+#: answers in 0.1 s; a broken pyenv shim fails as fast.
 ANSWERS_WITHIN_S = 30.0
 _ASK = (
     "import os, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.realpath(sys.executable))"
@@ -57,7 +57,11 @@ def this_python() -> Python:
 
 
 def python_at(path: str) -> Python:
-    """Return the interpreter at ``path``, or with this name on PATH, if it can run a worker."""
+    """Return the interpreter at ``path``, or with this name on PATH.
+
+    Raises:
+        UsageError: there is none, or it is too old to run a worker.
+    """
     executable = shutil.which(path)
     python = _ask(executable) if executable else None
     if python is None:
@@ -71,9 +75,10 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return this interpreter if its version is in ``versions``, else the first of these here.
+    """Return the running interpreter if it has one of ``versions``, else the first one found.
 
-    ``versions`` are minor versions such as ``3.7``; ``what`` needs one, says the error.
+    ``versions`` are minor versions such as ``3.7``, the preferred one first. The error names
+    ``what``, which needs one of them.
     """
     this = this_python()
     if this.version in versions:
@@ -94,7 +99,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Return the first interpreter of a minor version such as ``3.7``, or None.
 
-    ``searched`` (PATH and PYENV_ROOT) is unused: it makes the function's cache depend on them.
+    ``searched`` (PATH and PYENV_ROOT) is unused: it makes the function's cache depend on both.
     """
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
@@ -118,7 +123,7 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _ask(path: str) -> Python | None:
-    """Ask the interpreter at ``place`` for its version and path; return None if it does not run."""
+    """Ask the interpreter at ``path`` for its version and path; return None if it does not run."""
     answer = _output([path, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
@@ -203,7 +208,7 @@ def environment_for(
 
 
 def environment(packages: Sequence[str], cache: Path, python: Python | None = None) -> Environment:
-    """Return the environment with ``packages`` and what every worker needs, for this Python."""
+    """Return the environment with ``packages`` and ``ALWAYS``; by default, for this Python."""
     named = {eras.package_of(package) for package in packages}
     always = [package for package in ALWAYS if package not in named]
     return Environment(tuple(sorted({*packages, *always})), python or this_python(), cache)

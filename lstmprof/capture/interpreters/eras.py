@@ -1,9 +1,10 @@
 """Eras: sets of package versions that are known to run together.
 
-An old wheel lists what it needs, but not what broke it later: TensorFlow 1.15 accepts any protobuf,
-but fails with a newer one. A row of ``TABLE`` names packages that run together, and their Pythons.
-``--era torch-1.4.0`` uses a row as it is. ``--with torch==1.5.0`` uses the other packages of the
-row whose ``versions`` include 1.5.0. Implementations with an ``era`` need neither option.
+An old wheel lists the packages that it needs, but not the later versions that broke it:
+TensorFlow 1.15 accepts any protobuf, but fails with a newer one. A row of ``TABLE`` names packages
+that run together, and the Pythons that can run them. ``--era torch-1.4.0`` uses a row as it is.
+``--with torch==1.5.0`` uses the other packages of the row whose ``versions`` include 1.5.0.
+Implementations with an ``era`` need neither option.
 
 Sizes are the download and the size on disk in MB, or None if unknown. If ``tried``, the row was
 installed and ran an LSTM on Linux, x86-64, from PyPI, in 2026-11. For other ``versions`` the pins
@@ -26,7 +27,7 @@ _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 @dataclasses.dataclass(frozen=True)
 class Era:
-    """Packages that run together, the framework's own first, and the Pythons that have them."""
+    """Packages that run together, the framework's first, and the Pythons that can run them."""
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
@@ -159,7 +160,10 @@ def find(name: str) -> Era:
 
 
 def era_of_packages(packages: Sequence[str]) -> Era | None:
-    """Return an era of ``packages`` and what these versions need; None if ``TABLE`` has none."""
+    """Return an era with ``packages`` and the packages that these versions need.
+
+    Return None if no row of ``TABLE`` includes any of ``packages``.
+    """
     eras = [era for era in map(_serving, packages) if era is not None]
     if not eras:
         return None
@@ -177,7 +181,7 @@ def era_of_packages(packages: Sequence[str]) -> Era | None:
 
 
 def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
-    """Return ``packages`` and pip's options, and those ``pins`` whose package is not among them."""
+    """Return ``packages`` (and pip's options), then the ``pins`` of other packages."""
     chosen = list(dict.fromkeys(packages))
     for pin in pins:
         if package_of(pin) not in map(package_of, chosen):
@@ -186,13 +190,13 @@ def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
 
 
 def package_of(specifier: str) -> str:
-    """Return the package of a requirement (PEP 503), or an option of pip as it is."""
+    """Return a requirement's package name, normalised as in PEP 503, or an option of pip as is."""
     match = _SPECIFIER.match(specifier)
     return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier
 
 
 def version_of(specifier: str) -> str | None:
-    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if none is pinned."""
+    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if there is no ``==``."""
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None

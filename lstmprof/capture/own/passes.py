@@ -2,8 +2,8 @@
 
 Each pass is a generator, and the user's code runs while the generator is suspended at a ``yield``.
 A pass has two yields per step: during the first, the user's code is between steps; during the
-second, it runs one step, whose result the session sends into the generator. So the passes read like
-those of the worker, although here the user's loop calls lstmprof.
+second, it runs one step, whose result the session sends into the generator. So this code reads like
+the worker's passes, although here the user's loop calls lstmprof.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_between, waits
 
-#: Time limit, in nanoseconds, of all timed steps before and after the profile; no step begins
-#: later.
+#: Time limit, in nanoseconds, for all timed steps together, half of it before the profile and half
+#: after it. No timed step begins later.
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
-#: Largest number of steps in a session of the profiler that is discarded, and only fills the
-#: profiler's buffers.
+#: Largest number of steps in a discarded session of the profiler, which only fills the profiler's
+#: buffers.
 MOST_THROWN_AWAY = 3
-#: Number of steps in the first discarded session if a job has several ranks: all ranks must discard
-#: equally many steps. Chosen by hand.
+#: Number of steps in the discarded session if a job has several ranks. All ranks must discard
+#: equally many steps, so this number does not depend on a clock. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
 #: Input shapes are recorded if that makes a profiled step longer by at most this share.
@@ -102,7 +102,7 @@ class _Recorded:
 
 
 class StepPasses:
-    """The passes around a user's steps, and their results so far."""
+    """The passes around a user's steps, and the results of the passes so far."""
 
     def __init__(self, plan: Plan, profiler: Profiler, folder: str) -> None:
         self.plan, self.profiler, self.folder = plan, profiler, folder
@@ -113,9 +113,9 @@ class StepPasses:
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
-        self.later = 0  # steps that ended in a session after the kept one
+        self.later = 0  # steps that ended in a later session than the session that is kept
         self._latest: Optional[_Recorded] = None
-        # timings from the latest session that give the cost of recording
+        # times of trivial events in the latest session, from which the cost of recording follows
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
@@ -193,11 +193,10 @@ class StepPasses:
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
-        """Make ``recorded`` the latest session, and free the previous one now.
+        """Make ``recorded`` the latest session, and free the previous session now.
 
-        Otherwise Python's garbage collector would free it during a step.
-
-        PyTorch's events contain cycles. Collecting them took 94 ms of a profiled step.
+        Otherwise Python's garbage collector would free it during a step: PyTorch's events contain
+        cycles, and collecting them took 94 ms of a profiled step.
         """
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
@@ -250,10 +249,9 @@ class StepPasses:
     def _try_shapes(self, plain_ns: int) -> Steps:
         """Turn on the recording of shapes if it is cheap, or if nothing else shows sizes.
 
-        A hook on modules would make torch.compile compile them again.
-
-        The cost is measured in a discarded session with shapes: its shortest step is compared with
-        ``plain_ns``, the shortest step without shapes.
+        After torch.compile nothing else shows sizes, because a hook on modules (``sizes``) would
+        make it compile them again. The cost is measured in a discarded session with shapes: its
+        shortest step is compared with ``plain_ns``, the shortest step without shapes.
         """
         plain = self._readings
         self.profiler.with_shapes = True
@@ -266,7 +264,7 @@ class StepPasses:
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
         """Record ``steps`` in a session that is discarded; return each step's wall time in ns.
 
-        At the end of the session, measure how long a trivial recorded event takes.
+        At the end of the session, measure how long it takes to record a trivial event.
         """
 
         def measure() -> None:
@@ -281,7 +279,7 @@ class StepPasses:
         """Record ``steps`` in one session of the profiler, each inside the ranges ``outer``.
 
         ``at_end`` is called before the session ends. If the training ends within this session, the
-        session with more steps becomes the latest one.
+        latest session is this or the previous session, whichever has more steps.
         """
         folder = tempfile.mkdtemp(dir=self.folder)
         walls_ns: List[int] = []

@@ -1,10 +1,10 @@
 """Report which functions were compiled again, and what had changed.
 
-``jax.jit`` and ``tf.function`` compile a function once per combination of the shapes, dtypes and
-Python values that it is called with, and once per function object.
+``jax.jit`` and ``tf.function`` compile a function object once for each combination of shapes,
+dtypes and Python values with which it is called.
 
 torch.compile compiles a function again if a guard fails: a condition on an argument, a global or an
-attribute. PyTorch keeps the guards that failed, whether or not it logs them, so reading them costs
+attribute. PyTorch stores the guards that failed, whether or not it logs them, so reading them costs
 nothing. Source: torch/_dynamo/guards.py (``get_guard_fail_reason``, since PyTorch 2.1).
 """
 
@@ -20,12 +20,12 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 _MOST_FUNCTIONS = 20
 #: Number of characters of a guard or value that are kept.
 _MOST_TEXT = 80
-#: Types of Python values whose text says what changed.
+#: Types of Python values whose text shows what changed.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Leaf(NamedTuple):
-    """An array or value in an argument: the texts of its shape, dtype and Python value, if any."""
+    """An array or value in an argument, as texts: shape, dtype, value; empty if it has none."""
 
     shape: str
     dtype: str
@@ -52,8 +52,8 @@ class Recompilations:
         facts: facts for run.json.
         leaves: returns the arrays and values in an argument, at any nesting.
         count: returns how often a function object was compiled.
-        every_value: whether each new Python value compiles a function again (TensorFlow). If not,
-            only values of static arguments do (JAX).
+        every_value: True if each new Python value makes the framework compile again (TensorFlow);
+        False if only a new value of a static argument does (JAX).
     """
 
     def __init__(
@@ -68,17 +68,18 @@ class Recompilations:
         self._signatures: Dict[str, _Signature] = {}
 
     def count(self, function: Any) -> Optional[int]:
-        """Return how often ``function`` was compiled; None if it does not tell."""
+        """Return how often ``function`` was compiled; None if the framework does not show it."""
         try:
             return self._count(function)
         except Exception:  # another version of the framework
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Note a call of a function that had been compiled ``before`` times.
+        """Record a recompilation if the call compiled the function, which was known already.
 
-        ``title`` names the function and where it is defined, so it stays the same if the script
-        creates the function anew.
+        ``before``: how often the function had been compiled before the call. ``title`` names the
+        function and where it is defined, so it stays the same if the script creates the function
+        anew.
         """
         after = self.count(call.function)
         if before is None or after is None or after <= before:
@@ -126,7 +127,7 @@ class Recompilations:
 def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
     """Return the first difference of two calls, or None if they are alike.
 
-    A shape comes first, then a dtype, a Python value, and the number of arrays in an argument.
+    Shapes are compared first, then dtypes, Python values, and the number of arrays in an argument.
     """
     pairs = [(name, before[name], after[name]) for name in after if name in before]
     for place, kind in enumerate(_Leaf._fields):
@@ -158,11 +159,11 @@ def _by_name(call: Call) -> Dict[str, Any]:
 #: ``0/3: `` before a reason: the version of the function whose guard failed, counted from 0. Older
 #: PyTorch writes no version.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
-#: The comment behind a guard: the line of Python that needs it.
+#: The comment behind a guard, which shows the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 #: Older PyTorch writes ``L['x']`` for the local and ``G['x']`` for the global variable ``x``.
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
-#: Dynamo compiles the rest of a function as a function of its own if it cannot compile all of it.
+#: Dynamo's name for the rest of a function, if Dynamo cannot compile the function as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
 #: Forms of a failed guard, in words of ``runs.fields.Recompiled``. The first that matches counts.
 _FORMS = tuple(
@@ -189,7 +190,7 @@ _FORMS = tuple(
 def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
     """Return an entry of run.json's ``recompiled`` per function that was compiled again.
 
-    Return None if there is none, or if this PyTorch keeps no reasons.
+    Return None if no function was, or if this PyTorch stores no reasons.
     """
     entries = []
     with contextlib.suppress(Exception):  # another version of PyTorch
@@ -202,9 +203,10 @@ def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
 
 
 def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
-    """Return the entry of a function: why its latest version did not fit a call.
+    """Return the entry of a function: why its latest compiled version did not fit a call.
 
-    For each compilation, PyTorch appends one reason per version that did not fit.
+    At each compilation, PyTorch appends to ``reasons`` one reason per version that did not fit.
+    ``limit`` is the number of versions after which PyTorch stops compiling the function.
     """
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     resumed = _RESUMED.fullmatch(name)

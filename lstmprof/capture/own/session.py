@@ -29,7 +29,7 @@ Report = Callable[[str], None]
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
-#: Why a session has no CPU counters: they count only threads that start after them.
+#: Why a session has no CPU counters: counters count only threads that start after the counters.
 NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
@@ -111,10 +111,10 @@ class Session:
     and the first call only begins a step. ``step_end`` waits for the device. After the last
     measured step, ``measured`` is True and these methods do nothing.
 
-    Result: ``end`` writes the run in a child process. ``path`` is then the folder of the run; it is
-    None before, and if no run was written. ``reason`` says in one line why no run was written; it
-    is None otherwise. ``abandon`` stops measuring and writes nothing. ``end`` and ``abandon`` may
-    be called at any time and repeatedly.
+    Result: ``end`` writes the run in a child process. ``path`` is then the folder of the run;
+    ``path`` is None before, and if no run was written. ``reason`` says in one line why no run was
+    written; ``reason`` is None otherwise. ``abandon`` stops measuring and writes nothing. ``end``
+    and ``abandon`` may be called at any time and repeatedly.
 
     Threads and processes: call all other methods in one thread, the thread of the first step. A
     forked process, such as a worker of a DataLoader, is not measured.
@@ -199,12 +199,12 @@ class Session:
 
     @property
     def measured(self) -> bool:
-        """Return whether all steps are measured, or measuring has stopped."""
+        """Return True if all steps are measured, or if measuring has stopped."""
         return self._steps is None
 
     @property
     def is_over(self) -> bool:
-        """Return True if the run was written, or if none will be."""
+        """Return True if the run was written, or if no run will be written."""
         return self._passes is None
 
     @property
@@ -289,7 +289,7 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Return whether steps are still measured, and this process is the one that measures them.
+        """Return whether steps are still measured, and this is not a forked process.
 
         Raises:
             UsageError: a step begins or ends in another thread or inside a phase; measuring stops.
@@ -407,7 +407,7 @@ class Session:
     def _leave_result(self, passes: StepPasses, folder: str, **changes: Any) -> None:
         """Write result.json to ``folder``; from this file another process writes the run.
 
-        ``changes`` replace its values.
+        ``changes`` replace entries of the file.
         """
         profiled = passes.profiled
         assert profiled is not None
@@ -471,7 +471,7 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
 
     Print nothing if the diagnosis fails. ``lstmprof diagnose`` runs in a new process of the
     interpreter ``python``. If an earlier run ``since`` is given, the verdict ends with the gain
-    since then.
+    since this run.
     """
     text = verdict_of([place], python, *([] if since is None else ["--since", since]))
     if text:

@@ -1,8 +1,8 @@
 """Record the sizes of recurrent layers from the calls of PyTorch's modules, as inputs of ops.
 
 A profile without shapes does not show the number of time steps of a layer. The input of the layer's
-module shows it, and noting that costs one list entry per call. ``breakdown.recurrent`` reads these
-inputs as if the profiler had recorded them. Source: torch/nn/modules/rnn.py.
+module shows this number, and recording it costs one list entry per call. ``breakdown.recurrent``
+reads these inputs as if the profiler had recorded them. Source: torch/nn/modules/rnn.py.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class _LayerCall(NamedTuple):
 
 
 class ModuleSizes:
-    """The calls of recurrent modules in profiled steps, noted by a hook on all modules.
+    """The calls of recurrent modules in profiled steps, recorded by a hook on all modules.
 
     ``step_begins`` and ``step_ends`` are called for every step; the hook exists in profiled steps
-    only. It would make torch.compile compile a model again, so compiled models have no sizes.
+    only. Models that torch.compile compiled get no hook, because it would compile them again.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -46,7 +46,7 @@ class ModuleSizes:
         self._thread: int | None = None
 
     def step_begins(self, profiling: bool) -> None:
-        """Install or remove the hook before a step, which is a profiled one if ``profiling``."""
+        """Install the hook before a step that will be profiled (``profiling``), else remove it."""
         if not profiling:
             self.close()
             return
@@ -57,7 +57,7 @@ class ModuleSizes:
             self._hook = module.register_module_forward_pre_hook(self._note)
 
     def step_ends(self) -> None:
-        """Note that the step has ended."""
+        """Count the profiled step that has ended."""
         self._ended = self._begun
 
     def close(self) -> None:
@@ -83,8 +83,8 @@ class ModuleSizes:
     def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
         """Yield (op name, shapes, types, step) of each recurrent op in the run's profiled steps.
 
-        The run has ``count`` profiled steps, after which ``later`` more ended. The yielded
-        step counts from 0.
+        The run has ``count`` profiled steps; after them, ``later`` more profiled steps ended, which
+        are not in the run. The yielded step counts from 0.
         """
         first = self._ended - later - count + 1
         for call in self._calls:

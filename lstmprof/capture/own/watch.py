@@ -1,9 +1,9 @@
 """The watch behind ``lp.watch``: times every step of a training, and profiles when steps slow down.
 
 A window is about a second of steps. Each window becomes one row of a JSON Lines file. If the median
-step of two consecutive windows is ``ratio`` times as long as the typical step, a session of
-``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them with a profile from the
-beginning.
+step of each of two consecutive windows is at least ``ratio`` times as long as the typical step, a
+session of ``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them with a
+profile of typical steps.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from lstmprof.runs.directory import cache_folder
 #: The typical step is known after this many windows and this many steps. A window with fewer than
 #: ``LEAST_STEPS`` steps is prolonged. Chosen by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
-#: The typical step is the median of this many latest windows. With fewer windows, a slow drift
-#: would pass for typical.
+#: The typical step is the median of this many latest windows. With fewer windows, the typical step
+#: would follow a slow drift, which then would not be noticed.
 MEMORY = 600
 #: Number of consecutive slow windows after which a profile starts; a single slow window may be a
 #: checkpoint.
@@ -275,7 +275,10 @@ class Watch:
         self._requested = True
 
     def _look(self, now_ns: int) -> None:
-        """At the end of a window, write its row, and start a profile if one is due."""
+        """At the end of a window, write its row, and start a profile if steps are slow.
+
+        Do both at once if a profile is requested, unless a profile is under way.
+        """
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
         is_due = now_ns >= self._next_ns and len(self._walls) >= LEAST_STEPS
@@ -344,7 +347,7 @@ class Watch:
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:
-        """Call ``do`` (the session's step_begin or step_end); write the run if it was the last."""
+        """Call ``do``, the session's step_begin or step_end; write the run after the last step."""
         session = self._session
         assert session is not None
         with contextlib.suppress(LstmprofError):  # the session reports the error as its reason
@@ -387,11 +390,9 @@ class Watch:
         self._write("profile", step=self.steps, occasion=self._occasion, **row)
 
     def _write_window(self, doing: Optional[str]) -> Dict[str, Any]:
-        """Write the row of the window that has ended to the log, and return it.
+        """Write the row of the window that has ended to the log; return the row.
 
-        Unknown values are None.
-
-        ``doing`` is ``profiling``, ``writing a run`` or None.
+        Unknown values are None. ``doing`` is ``profiling``, ``writing a run`` or None.
         """
         walls, waits = self._walls, self._waits
         self._walls, self._waits = [], []
@@ -442,12 +443,12 @@ def _come_too_late(number: int, frame: object) -> None:
 
 
 def registered(pid: int) -> Path:
-    """Return the file with the path of the log that exists while process ``pid`` is watched."""
+    """Return the path of the file that exists while ``pid`` is watched; it names the log."""
     return cache_folder() / "watching" / str(pid)
 
 
 def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[str, Any]]) -> str:
-    """Return a line on how much slower steps became, and how much of that is data wait.
+    """Return a line on how much slower steps became, and by how much data wait grew.
 
     ``row`` is the slow window's row, ``before`` has the rows of typical windows.
     """

@@ -1,8 +1,8 @@
 """Find the step among the compiled functions of a script: ``jax.jit`` and ``tf.function``.
 
-A compiled function runs its Python code only while it is traced. If that code updates parameters or
-computes gradients, the outermost compiled function around it is the step: each later call of that
-function ends a step. Outside of compiled functions, the update itself ends a step.
+A compiled function runs its Python code only while it is traced. If this code updates parameters or
+computes gradients, the outermost compiled function around the code is the step: each later call of
+the function ends a step. Outside of compiled functions, each update of parameters ends a step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CompiledCalls(threading.local):
 
 
 class Program:
-    """The compiled functions of one framework: which of them train, and are compiled again."""
+    """The compiled functions of one framework: which functions train, and which compile again."""
 
     def __init__(
         self, steps: Steps, is_abstract: Callable[[Any], bool], again: Recompilations
@@ -45,10 +45,9 @@ class Program:
         self._trained_by: Dict[str, str] = {}
 
     def call(self, name: str, call: Call, run: Callable[..., Any]) -> Any:
-        """Call a compiled function as ``run``, and return its result.
+        """Call a compiled function by ``run``, and return its result.
 
-        It ends a step if it trains and is called inside no other compiled function.
-
+        The call ends a step if the function trains, and no other compiled function called it.
         ``name`` stays the same when a function is compiled anew.
         """
         names = self._calls.names
@@ -67,11 +66,11 @@ class Program:
         return result
 
     def is_step(self, name: str) -> bool:
-        """Return whether the function ``name`` trains, and no compiled function is running now."""
+        """Return True if the function ``name`` trains, and no compiled function is running now."""
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
-        """Note that the program updates parameters, or computes gradients, at this point.
+        """Record that the program updates parameters, or computes gradients, at this point.
 
         ``source`` is the hook that saw it, ``who`` the optimizer or the place in the script, and
         ``outcome`` the result of the call.
@@ -88,7 +87,7 @@ class Program:
             self._steps.ends(source, who, outcome=outcome)
 
     def gradients(self, source: str, function: Any) -> Any:
-        """Wrap ``function``, which computes gradients, so that ``trains`` notes each call."""
+        """Wrap ``function``, which computes gradients, so that each call calls ``trains``."""
 
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
@@ -120,7 +119,7 @@ class _Jitted(WatchedCallable):
 
 
 def watch_jax(program: Program, jax: Any) -> None:
-    """Wrap ``jax.jit``, ``pmap``, ``grad`` and ``value_and_grad``, to note their calls."""
+    """Wrap ``jax.jit``, ``pmap``, ``grad`` and ``value_and_grad``, to report their calls."""
 
     def compiling(compile_function: Any) -> Any:
         @functools.wraps(compile_function)
@@ -151,7 +150,7 @@ def watch_jax(program: Program, jax: Any) -> None:
 
 
 def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
-    """Return the option ``name`` as a tuple; it may be missing, one value or several."""
+    """Return the option ``name``, which may be missing, one value or several values, as a tuple."""
     value = options.get(name)
     if value is None:
         return ()
@@ -159,7 +158,7 @@ def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
 
 
 def watch_updates(program: Program, package: Any) -> None:
-    """Wrap ``apply_updates`` of ``package`` (optax or equinox), to note updates."""
+    """Wrap ``apply_updates`` of ``package`` (optax or equinox), to report updates."""
     apply_updates = package.apply_updates
 
     @functools.wraps(apply_updates)
@@ -172,7 +171,7 @@ def watch_updates(program: Program, package: Any) -> None:
 
 
 def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
-    """Wrap calls of ``tf.function`` objects, whose class is in ``module``, to note them."""
+    """Wrap calls of ``tf.function`` objects, whose class is in ``module``, to report calls."""
     call = module.Function.__call__
 
     @functools.wraps(call)
@@ -187,7 +186,7 @@ def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
 
 
 def watch_tapes(program: Program, module: Any) -> None:
-    """Wrap ``GradientTape.gradient``, so that ``program`` notes gradients."""
+    """Wrap ``GradientTape.gradient``, to report gradients to ``program``."""
     tape = module.GradientTape
     tape.gradient = program.gradients("tensorflow gradient", tape.gradient)
 
@@ -203,7 +202,7 @@ def tensorflow_leaves(structure: Any) -> Any:
 
 
 def has_tracers(outcome: Any) -> bool:
-    """Return whether ``outcome`` has no values yet, because JAX is only tracing a function."""
+    """Return True if ``outcome`` has no values yet, because JAX is only tracing a function."""
     jax = sys.modules["jax"]
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax_leaves(outcome))
 

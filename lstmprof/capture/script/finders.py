@@ -30,9 +30,9 @@ _LOOKED_AT = 512
 _KERAS_BATCH = 32
 #: If gradients have not been reset for this many backward passes, each pass counts as one step.
 _MOST_PASSES = 32
-#: Types of TensorFlow 1 ops that update parameters. An op of a type in ``_ASSIGNS`` does, too, if
-#: it depends on nodes of ``tf.gradients``. Such nodes alone show nothing, because ``tf.gradients``
-#: adds some to the forward pass.
+#: Types of TensorFlow 1 ops that update parameters. An op of a type in ``_ASSIGNS`` updates
+#: parameters, too, if it depends on nodes of ``tf.gradients``. Such nodes alone do not show a
+#: training step, because ``tf.gradients`` also adds nodes that the forward pass uses.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
@@ -129,10 +129,10 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
 def _watched(
     step: Any, stepping: Set[int], steps: Steps, optimizing: Callable[[bool], None]
 ) -> Any:
-    """Return a wrapper of an optimizer's ``step``, which ends a step of the script.
+    """Return a wrapper of an optimizer's ``step``; each call of the wrapper ends a training step.
 
-    If ``step`` calls the ``step`` of its parent class, both together count once. ``stepping`` has
-    the ids of optimizers that are in a step.
+    If ``step`` calls the ``step`` of its parent class, both calls count as one. ``stepping`` has
+    the ids of optimizers whose ``step`` is running.
     """
 
     @functools.wraps(step)
@@ -156,9 +156,8 @@ def _watched(
 def _watch_keras(steps: Steps, module: Any) -> None:
     """Wrap the callbacks at the begin and end of Keras's training batches.
 
-    ``module`` has CallbackList.
-
-    After the last batch of an epoch, the work between epochs follows, not a step.
+    ``module`` has the class CallbackList. After the last batch of an epoch, no step begins at once,
+    because the work between epochs follows.
     """
     of = module.CallbackList
     begins, ends = of.on_train_batch_begin, of.on_train_batch_end
@@ -271,7 +270,7 @@ def _trains(node: Any) -> bool:
 
 
 def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
-    """Watch Keras's ``fit``, to note the padding of masked sequences and the batch size."""
+    """Watch Keras's ``fit``, to record the padding of masked sequences and the batch size."""
     fit = module.Model.fit
 
     @functools.wraps(fit)
@@ -300,9 +299,8 @@ def padding_of(x: Any) -> Any:
 class _Backward:
     """The backward passes of a PyTorch script that updates its parameters without an optimizer.
 
-    A step begins with the pass before which the gradients were reset; the step's other passes add
-    to the gradients. The first passes are only observed, until the number of passes per step is
-    known.
+    The gradients are reset before the first pass of a step; the step's other passes add to the
+    gradients. The first passes are only observed, until the number of passes per step is known.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -329,9 +327,9 @@ class _Backward:
         autograd.backward = passed
 
     def _observe(self, tensors: Any) -> None:
-        """Note whether the gradients were reset before this pass.
+        """Find out whether the gradients were reset before this pass.
 
-        After three resets, the number of passes per step is known.
+        The number of passes between the second and the third reset is the number per step.
         """
         if self._parameter is None:
             loss = tensors[0] if isinstance(tensors, (list, tuple)) else tensors

@@ -1,9 +1,9 @@
 """Start the user's script for ``lstmprof run``.
 
-This process becomes the script's (exec), so signals and exit status are the script's. Under Nsight
-Systems this process stays, because it exports the recording once the script is over. The script
-then has its own session: this process forwards signals to the script, and the script ends if this
-process does.
+This process becomes the script's process (exec), so signals go to the script, and the exit status
+is the script's. Under Nsight Systems this process stays, because it exports the recording after the
+script has ended. The script then has its own session: this process forwards signals to the script,
+and the script ends if this process ends.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def _no_interpreter(python: str, fault: OSError) -> CaptureError:
 
 
 def _become(command: list[str]) -> NoReturn:
-    """Replace this process by ``command``; a signal that arrived before still ends this process.
+    """Replace this process by ``command``; a signal that is pending still ends this process.
 
     Raises:
         OSError: the command cannot be started.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    if signal.getitimer(signal.ITIMER_REAL)[0]:  # ``__main__`` postpones a signal by this timer
+    if signal.getitimer(signal.ITIMER_REAL)[0]:  # ``__main__`` delays a signal by this timer
         time.sleep(1)
     handlers = {number: signal.getsignal(number) for number in _FORWARDED}
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # also handles a pending signal
@@ -105,9 +105,8 @@ def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
 def _forwarding(command: Sequence[str], pid: Path) -> int:
     """Run ``command``, forward signals to the script, and return the exit status.
 
-    The script's process id is in the file ``pid``.
-
-    The command has a process group of its own, so each signal reaches the script once.
+    The file ``pid`` contains the script's process id. The command has its own process group, so
+    each signal reaches the script only once.
 
     Raises:
         CaptureError: the command cannot be started.

@@ -1,7 +1,7 @@
 """The entry of the script's process: ``python main.py request.json``, started by ``launch``.
 
-lstmprof is imported from the folder of this file, whatever the script's interpreter has installed.
-That folder is removed from ``sys.path`` before the script runs.
+lstmprof is imported from the installation of this file, even if the script's interpreter has
+another lstmprof. Its folder is removed from ``sys.path`` before the script runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def watch(path: str) -> None:
-    """Measure this process, which multiprocessing started, by the request at ``path``."""
+    """Measure this process, which multiprocessing started, as the request at ``path`` says."""
     _watched(_request(path))
 
 
@@ -64,7 +64,7 @@ def _watched(request: Any) -> Any:
 def _follow_launcher(folder: str) -> None:
     """Write this process's id to ``folder`` for signals, and end if the launcher ends.
 
-    Nsight Systems, not the launcher, starts this process.
+    Nsight Systems started this process, so it does not end with the launcher by itself.
     """
     from lstmprof.capture.request import LIFELINE
     from lstmprof.capture.worker import host

@@ -1,13 +1,13 @@
 """Execute a script or module as ``python`` does.
 
 The environment of a main program follows the documentation of ``runpy`` and ``python -m``. If a
-script ends by an exception, its traceback is printed without the frames of this file, by
-``sys.excepthook``, which the script may have set.
+script ends by an exception, ``sys.excepthook``, which the script may have set, prints the
+traceback, without the frames of this file.
 
 The user may name the step function: ``--step-function train_step`` in the script, or
-``--step-function package.module:train`` in a module that it imports. In the script, the definition
-is found by its name (also inside other functions) and gets another decorator; line numbers do not
-change.
+``--step-function package.module:train`` in a module that the script imports. In the script, the
+function is found by its name, also inside other functions, and its definition gets one more
+decorator; line numbers do not change.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _end_by(error: BaseException) -> NoReturn:
         atexit._run_exitfuncs()  # Python also does this before it kills itself
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        # The first process of a container ignores the signal.
+        # The first process of a container ignores the signal, and continues here.
         raise SystemExit(128 + signal.SIGINT) from None
     raise SystemExit(1) from None
 
@@ -158,7 +158,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make calls of the function ``name`` of ``module`` steps; return how many exist, 0 or 1."""
+    """Make each call of the function ``name`` of ``module`` a step; return 0 if there is none."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

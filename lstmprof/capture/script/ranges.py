@@ -2,9 +2,9 @@
 
 Inside ``forward``, each nn.Module has a range with its class and its name in the model. Hooks exist
 only in profiled steps. Modules that run often in a step (a cell in a loop over time steps) have no
-range, because a range costs some microseconds, as much as a time step. The first, discarded
-profiled steps show which modules these are. Hooks would make torch.compile compile a model again,
-so compiled models have no ranges. Sources: torch/nn/modules/module.py
+range, because a range costs some microseconds, about as much as a time step. The first profiled
+steps, which are discarded, show which modules run often. Hooks would make torch.compile compile a
+model again, so compiled models have no ranges. Sources: torch/nn/modules/module.py
 (``register_module_forward_pre_hook``), torch/_tensor.py (``backward``).
 """
 
@@ -24,7 +24,7 @@ MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
 Undo = Callable[[], None]
-#: Calls a function of lstmprof and keeps its errors from the script.
+#: Calls a function of lstmprof, and catches its errors, so that the script continues.
 Safely = Callable[..., Any]
 
 
@@ -48,7 +48,7 @@ class TorchRanges:
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
-        """Add or remove hooks before the next step, which is a profiled one if ``profiling``."""
+        """Add hooks before a step that will be profiled (``profiling``), else remove them."""
         self.close(None)
         if profiling:
             self.steps += 1

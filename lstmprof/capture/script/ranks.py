@@ -1,9 +1,9 @@
 """Measure a job of several processes: each writes a part, and one joins the parts to a run.
 
-If lstmprof runs a launcher (torchrun, accelerate, ``mp.spawn``), lstmprof changes the commands of
-the launcher's processes, so that each is measured like the script. If a launcher starts lstmprof
-itself (``torchrun -m lstmprof run``, mpirun, srun), each rank is a process of ``lstmprof run``, and
-rank 0 joins the parts. Sources: torch/distributed/elastic/multiprocessing,
+If lstmprof runs a launcher (torchrun, accelerate, ``mp.spawn``), lstmprof changes the commands with
+which the launcher starts processes, so that each process is measured like the script. If a launcher
+starts lstmprof itself (``torchrun -m lstmprof run``, mpirun, srun), each rank is a process of
+``lstmprof run``, and rank 0 joins the parts. Sources: torch/distributed/elastic/multiprocessing,
 Lib/multiprocessing/spawn.py.
 """
 
@@ -22,8 +22,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import ScriptRequest
 
-#: Environment variables with a process's rank and the number of ranks, by launcher: torchrun, Open
-#: MPI, MPICH, srun. A batch script of Slurm also has SLURM_PROCID, but no number of tasks.
+#: Environment variables with a process's rank and the number of ranks, one pair per launcher:
+#: torchrun, Open MPI, MPICH, srun. Slurm sets SLURM_PROCID for a batch script, too, but not the
+#: number of tasks, so a batch script is not a rank.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -65,7 +66,7 @@ def rank_of_process() -> Optional[Rank]:
 
 
 class Job:
-    """This process's place in a job: which part of the run it writes, and where the parts are.
+    """This process's role in a job: which part of the run it writes, and where the parts are.
 
     ``child`` is True if the script's process, or a launcher inside it, started this process.
     ``launched`` is (rank, number of ranks) if a launcher started lstmprof itself, else None.
@@ -114,10 +115,10 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return module name -> function that lets the module's processes be measured.
+        """Return module name -> function that makes lstmprof measure the processes of this module.
 
-        Processes are only changed while ``wanted()`` is true. ``safely`` calls a function and
-        catches its errors.
+        Processes are only measured if they start while ``wanted()`` is true. ``safely`` calls a
+        function and catches its errors.
         """
         # the ranks are measured already, or Nsight Systems records the script
         if self.launched is not None or self.request.folder:
@@ -154,7 +155,10 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Return a launcher's training command, changed to be measured; None for others."""
+        """Return a launcher's training command, changed so that it is measured.
+
+        Return None if the command ``args`` does not start a training process.
+        """
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
         if parsed is None:
@@ -171,7 +175,7 @@ class Job:
         return [*python, _main(), _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Return the command of a multiprocessing process, changed to be measured."""
+        """Return the command of a multiprocessing process, changed so that it is measured."""
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"
@@ -197,7 +201,7 @@ def _folder(place: str, launched: Optional[Rank]) -> str:
 
 
 def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[str]]]:
-    """Return (python with its options, is a module, script or module, arguments) of a command.
+    """Split a command into (Python with its options, is a module, script or module, arguments).
 
     Return None for commands that run no Python script or module.
     """

@@ -23,7 +23,7 @@ def session_of(
     part: Optional[str] = None,
     rank: Optional[Rank] = None,
 ) -> Any:
-    """Return a session, or a watch if one is requested; it has not begun.
+    """Return a session that has not begun; return a watch instead if one is requested.
 
     ``source`` is the hook that saw the first step, such as ``torch`` or ``function``. A process
     with a ``rank`` in a job writes its part of the run to the folder ``part``.
@@ -62,9 +62,9 @@ def session_of(
 
 
 class _RankSession(Session):
-    """The session of one rank, which leaves a part of the run for another process to join.
+    """The session of one rank; another process joins the ranks' parts to a run.
 
-    Ranks measure the same steps, so no pass depends on a clock.
+    All ranks must measure the same steps, so no pass depends on a clock.
     """
 
     def __init__(

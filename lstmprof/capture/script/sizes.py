@@ -1,8 +1,8 @@
 """Record the sizes of recurrent layers in TensorFlow.
 
-A compiled step has the sizes in its graph; ``breakdown.recurrent`` reads the inputs of its ops as
-if the profiler had recorded them. If TensorFlow runs a step op by op, each call of a layer of Keras
-gets a range in the profile, which has the sizes.
+The graph of a compiled step has the sizes; ``breakdown.recurrent`` reads the inputs of the graph's
+ops as if the profiler had recorded them. If TensorFlow runs a step op by op, each call of a layer
+of Keras gets a range in the profile, which contains the sizes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the inputs of ops that are equal in all graphs of the function.
+        """Return the ops' inputs, without inputs that differ between graphs of the function.
 
-        TensorFlow may trace a function several times, which makes several graphs.
+        If TensorFlow traces a function several times, the function has several graphs.
         """
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 

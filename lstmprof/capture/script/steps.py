@@ -1,10 +1,10 @@
 """Decide which call ends a step of a script, and drive the session.
 
-If several optimizers or compiled functions alternate (a GAN), one or more calls of each make one
-step. The step ends with the candidate (optimizer or function) that is called least often; if
-several are equally rare, with the last of these. To find this candidate, the first calls are only
+If several optimizers or compiled functions alternate (a GAN), a step has one or more calls of each.
+The step ends with the candidate (optimizer or function) that is called least often; if several
+candidates are equally rare, with the last of them. To find this candidate, the first calls are only
 observed, unless the script has created only one optimizer. Forked processes (a DataLoader's
-workers) have no steps. Threads have no steps either, except the first thread that ended one.
+workers) have no steps. Of the threads, only the first thread that ended a step has steps.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: Number of calls of the first optimizer after which the candidates are known. In arXiv:1701.07875,
-#: a critic steps five times as often as its generator, so six calls of the critic show both.
+#: All candidates are known after this many calls of the first optimizer. In arXiv:1701.07875, a
+#: critic steps five times as often as its generator, so both appear within six calls of the critic.
 OBSERVED = 6
-#: The same number for compiled functions and Keras models. It is small, because every script waits
-#: for it: lstmprof knows only in PyTorch that there is a single candidate.
+#: The same number for compiled functions and Keras models. It is small, because it delays every
+#: script: only in PyTorch does lstmprof see that there is a single candidate.
 OBSERVED_ELSEWHERE = 2
 #: Hook that saw a step -> how reliable it is. A more reliable hook replaces a less reliable one.
 #: Updates of parameters are better than gradients, which may be accumulated. Keras is better than
@@ -38,9 +38,9 @@ Key = Union[int, str]
 class Steps:
     """Turns the calls that finders report into steps of a session.
 
-    ``begin(source)`` creates the session at the first step, or returns None if it cannot. ``note``
-    gets lines for the user. ``measured`` is called after the last measured step, ``failed`` with an
-    error of lstmprof.
+    ``begin(source)`` creates and returns the session at the first step, or returns None if it
+    cannot. ``note`` is called with each line for the user, ``measured`` after the last measured
+    step, and ``failed`` with an error of lstmprof.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Steps:
         return SOURCES[source] > SOURCES[self.source]
 
     def _take(self, source: str) -> bool:
-        """Return whether steps of ``source`` count; if they do, it becomes the current source."""
+        """Return whether steps of ``source`` count; if so, make it the current source."""
         if not self.counts(source):
             return False
         if source != self.source:
@@ -188,8 +188,8 @@ class Steps:
 def last_of(calls: List[Key]) -> Key:
     """Return the candidate that ends a step: the rarest in ``calls``, or the last of the rarest.
 
-    ``calls`` are the observed calls in order. The last round of calls may be incomplete, so counts
-    that differ by one are equal. The last candidate is the one whose first call came last.
+    ``calls`` are the observed calls in order. The last step may be incomplete, so counts that
+    differ by one count as equal. The last candidate is the candidate whose first call came last.
     """
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

@@ -85,7 +85,7 @@ class Watching:
         loader._BaseDataLoaderIter.__next__ = timed
 
     def _watch_forks(self, util: Any) -> None:
-        """Let forked processes of multiprocessing take part, if there was no step before."""
+        """Measure a process that multiprocessing forks, if the script has had no step before."""
 
         def forked(self: Watching) -> None:
             if self.session is None and not self.request.folder:
@@ -97,7 +97,7 @@ class Watching:
         util.register_after_fork(self, forked)
 
     def report(self, line: str) -> None:
-        """Keep a line until the script has ended; now it would cut through a progress bar."""
+        """Store a line until the script has ended, because it would cut through a progress bar."""
         self._lines.append(one_line(line))
 
     def _print(self) -> None:

@@ -42,8 +42,8 @@ Cpus = Optional[List[int]]
 DeviceFolder = Tuple[str, str]  # device, folder
 
 LOOPS = "lstmprof.capture.worker.loops."
-#: Import name -> what to install, for packages that a worker imports and lstmprof does not install
-#: into the worker's interpreter.
+#: Import name -> requirement for pip, for packages that a worker imports and that lstmprof does not
+#: install into the worker's interpreter.
 PROVIDED_BY = {
     "numpy": "numpy",
     "torch": "lstmprof[torch]",
@@ -67,21 +67,22 @@ PROVIDED_BY = {
 }
 
 
-#: Framework or Keras -> its optional imports that no implementation needs. They take a fifth of
-#: TensorFlow's import time.
+#: Package -> packages that it imports if they are installed, although no implementation needs them.
+#: They take a fifth of TensorFlow's import time.
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns command buffers (CUDA graphs) off, and framework -> (package, its first
-#: version that knows the flag); older versions abort.
+#: XLA's flag that turns command buffers (CUDA graphs) off. Then: framework -> (package, first
+#: version of the package that knows the flag); an older version aborts if the flag is set.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
 
 def main(arguments: List[str]) -> int:
-    """Run the request in the file ``arguments[0]`` for the parent process ``arguments[1]``.
+    """Run the request in the file ``arguments[0]``; return the exit code.
 
-    ``arguments[2]`` is given if nsys is the direct parent: the path of a ``nsys.Lifeline``.
+    The process ends if its parent, which has the process id ``arguments[1]``, ends. If nsys is the
+    parent, the process ends if the FIFO ``arguments[2]`` closes instead (``nsys.Lifeline``).
     """
     if len(arguments) > 2:
         host.end_with(arguments[2])
@@ -199,9 +200,10 @@ def run_passes(
     counters: CpuCounters,
     turn: Optional[timing.Turn] = None,
 ) -> TwoPasses:
-    """Time iterations, profile, and time the other half; ``place``: (device, profile's folder).
+    """Time half of the iterations, profile steps, and time the other half of the iterations.
 
-    ``turn`` waits for this worker's turn, before each timed iteration and before the profile.
+    ``place`` is (device, folder for the profile). ``turn`` returns when it is this worker's turn,
+    and is called before each timed iteration and before the profile.
     """
     device, folder = place
     os.makedirs(folder)
@@ -253,7 +255,7 @@ def run_passes(
 def _sampled(
     trainer: Any, request: CaptureRequest, folder: str, report: Report
 ) -> Optional[sampling.Sampled]:
-    """Run the sampled pass, with the steps of the timing pass, if it is requested."""
+    """Run the same steps as the timing pass while a sampler runs; None if none is requested."""
     if request.sampler is None:
         return None
     report("sampling with " + request.sampler)
@@ -309,10 +311,8 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
     """Return whether XLA would replay parts of the step as CUDA graphs.
 
-    Their kernels have no names.
-
-    While a profiler is on, XLA runs such parts kernel by kernel, so the profiled step would differ
-    from the timed one.
+    Kernels of a CUDA graph have no names in a profile. While a profiler is on, XLA runs such parts
+    kernel by kernel, so the profiled step would differ from the timed step.
     """
     package, since = XLA_PACKAGES.get(framework, ("", ()))
     if not package or (framework == "tensorflow" and not request.xla) or not host.cuda_devices():
@@ -326,7 +326,7 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Return [fault, next step], one line each; ``era`` is the implementation's or empty."""
+    """Return [fault, next step], one line each; ``era`` is the row's era, empty if it has none."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:

@@ -41,7 +41,7 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """How the cost of recording divides, in a call that records one event inside another; in ns.
+    """Times in ns in a call that records one event inside another: how an event's cost divides.
 
     ``before_ns`` lasts from the begin of the outer event to the begin of the inner one,
     ``inside_ns`` is the inner event, and ``after_ns`` lasts from its end to the end of the outer
@@ -84,8 +84,8 @@ def facts(
 ) -> Dict[str, Any]:
     """Return what recording costs, in ns, as fields of run.json.
 
-    ``profiled`` and ``plain`` are timings with and without the profiler of calls that record
-    ``events`` events; ``cost_parts`` divides an event's cost.
+    ``profiled`` and ``plain`` are the times of calls with and without the profiler. Each call
+    records ``events`` events. ``cost_parts`` shows how an event's cost divides.
     """
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
@@ -105,7 +105,10 @@ def facts(
 def _difference(
     profiled: Sequence[float], plain: Sequence[float], events: int
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return (ns per event, half of both interquartile ranges), or None twice if not longer."""
+    """Return (cost per event, its error), in ns; (None, None) if profiled calls are not longer.
+
+    The error is half the sum of both interquartile ranges, per event.
+    """
     over = (statistics.median(profiled) - statistics.median(plain)) / events
     if over <= 0:
         return None, None
@@ -121,7 +124,10 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Divide ``event_ns`` in the proportions of ``cost_parts``: before and inside an event."""
+    """Return the cost in ns (before an event, inside an event, inside a range); None if unknown.
+
+    ``event_ns`` is divided in the proportions of ``cost_parts``.
+    """
     if cost_parts is None or event_ns is None:
         return None, None, None
     whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns

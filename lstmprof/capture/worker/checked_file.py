@@ -30,7 +30,11 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Return whether the file computes ``workload``; False if it has no ``load``."""
+    """Return True if the file computes ``workload``, False if the file has no ``load``.
+
+    Raises:
+        CaptureError: the file has ``load``, but computes something else.
+    """
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False
@@ -100,12 +104,11 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return one array per parameter with the numbers of the shared elements that it holds.
+    """Return one array per parameter: for each element, the number of the shared element in it.
 
-    0 stands for other elements.
-
-    A number is negative if the parameter holds the element with the opposite sign. The arrays are
-    in the order of the parameters, because Keras may name parameters differently in every network.
+    The number is 0 if the element is no shared weight, and negative if it is a shared weight with
+    the opposite sign. The arrays are in the order of the parameters, because Keras may name
+    parameters differently in every network.
 
     Raises:
         CaptureError: an element is neither a shared weight nor constant.
@@ -144,7 +147,7 @@ def _count(workload: Workload) -> int:
 
 
 def _summed(gradients: Arrays, element_numbers: List[Any], workload: Workload) -> Arrays:
-    """Return gradients by shared weights; an element's gradients in several places are added."""
+    """Return the gradient of each shared weight: the sum over all parameters that hold it."""
     flat = np.zeros(_count(workload) + 1)
     for own, elements in zip(gradients.values(), element_numbers):
         gradient = np.asarray(own, np.float64) * np.sign(elements)

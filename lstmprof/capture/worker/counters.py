@@ -51,7 +51,7 @@ class CpuEvent(NamedTuple):
 
 
 class CpuCounters:
-    """Counters of this thread and its later ones, so create it before there are any."""
+    """Counters of this thread and of threads that it starts after this object is created."""
 
     def __init__(self, events: Optional[List[CpuEvent]] = None) -> None:
         self.descriptors: Dict[str, int] = {}
@@ -87,7 +87,10 @@ class CpuCounters:
 
 
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
-    """Return the count between two readings, scaled for shared counters; None if it never ran."""
+    """Return the count between two readings; None if the counter never ran.
+
+    If the counter ran only part of the time, because others shared it, the count is scaled up.
+    """
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
     return round(count * enabled / running) if running > 0 else None
 

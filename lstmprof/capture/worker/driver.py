@@ -31,7 +31,7 @@ _FAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """NVIDIA's driver: the newest supported ``cuda``; ``fault``: why it shows no GPU, or ""."""
+    """NVIDIA's driver: the newest CUDA that it supports, and why it shows no GPU (``fault``)."""
 
     fault: str = ""
     version: Optional[str] = None
@@ -111,7 +111,12 @@ def wheel_for(framework: str, gpu_driver: Driver) -> str:
 
 
 def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
-    """Return ``cpu`` or ``cuda:N``; ``auto`` is refused if the framework misses an existing GPU."""
+    """Return ``cpu`` or ``cuda:N`` for ``requested``: ``auto``, ``cpu`` or ``cuda:N``.
+
+    Raises:
+        CaptureError: the framework does not see the requested GPU, or, for ``auto``, any GPU
+            although the driver shows one.
+    """
     if requested == "cpu":
         return requested
     view = ask()

@@ -68,8 +68,8 @@ def cuda_devices() -> int:
 def flush_denormals() -> None:
     """Make this thread, and threads that it starts later, treat denormals as zero (x86_64, glibc).
 
-    On other systems only the framework's own switch can do it; ``denormals_flushed`` shows the
-    result.
+    On other systems only a switch of the framework can do this; ``denormals_flushed`` shows whether
+    it did.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
@@ -84,7 +84,7 @@ def flush_denormals() -> None:
 
 
 def denormals_flushed() -> bool:
-    """Return whether the calling thread flushes denormals, found out by a multiplication."""
+    """Multiply denormals; return whether the calling thread flushes them to zero."""
     import numpy as np
 
     denormal = np.full(8, 1, np.int32).view(np.float32)
@@ -92,7 +92,7 @@ def denormals_flushed() -> bool:
 
 
 def hardware() -> Dict[str, Any]:
-    """Return the facts about the host's processor, memory and system; unknown ones are None."""
+    """Return facts about the host's processor, memory and system; unknown facts are None."""
     models = [value for name, value in fields_of("/proc/cpuinfo") if name == "model name"]
     total = dict(fields_of("/proc/meminfo")).get("MemTotal")
     governor = text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -169,11 +169,11 @@ def allowed_cpus() -> List[int]:
 
 
 def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
-    """Restrict this process to ``threads`` CPUs, and set the size of thread pools; None: all CPUs.
+    """Restrict this process to ``threads`` CPUs (None: all), and set the size of thread pools.
 
-    The CPUs are those in ``given``, else the idlest. Call this before the framework is imported,
-    because threads inherit the affinity. Return the CPUs, or None if the system cannot set an
-    affinity.
+    The process gets the CPUs ``given``; if this is empty, the idlest CPUs. Call this before the
+    framework is imported, because threads inherit the affinity. Return the CPUs, or None if the
+    system cannot set an affinity.
 
     Raises:
         CaptureError: the process may use fewer CPUs than ``threads``.
@@ -211,7 +211,7 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """Return the ``count`` idlest CPUs; of equal ones the last (interrupts use the first)."""
+    """Return the ``count`` idlest CPUs; of equally idle CPUs the last: interrupts use the first."""
     if count == len(allowed):
         return allowed
     first = _busy_ticks()

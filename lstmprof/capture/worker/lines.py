@@ -2,13 +2,13 @@
 
 In a few steps after the measured ones, a second thread of this process reads the stack of the
 training thread every few milliseconds. It adds the time since the previous sample to the line of
-the script that it finds. The thread was blocked in that part of this time in which it neither ran
-nor waited for a CPU. The sampling thread needs the GIL, so a call that keeps the GIL is sampled
-when it returns, with its whole time; it is missed if the step ends first. Garbage collection keeps
-the GIL, too, so ``gc.callbacks`` times it instead.
+the script that it finds. The training thread counts as blocked for the part of this time in which
+it neither ran nor waited for a CPU. The sampling thread needs the GIL, so a call that keeps the GIL
+is sampled when it returns, with its whole time; the call is missed if the step ends first. Garbage
+collection keeps the GIL, too, so ``gc.callbacks`` times it instead.
 
 Other threads in which a framework calls the script, such as a generator of tf.data, are sampled at
-the same times: they show for which line a step waits that waits for its next batch.
+the same times. They show which line makes the next batch while a step waits for this batch.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ MOST_STEPS, MOST_NS = 50, 500_000_000
 _LEAST_LOOKS = 20
 #: A line with a smaller share of the steps' time than this is not reported.
 _LEAST_SHARE = 0.05
-#: The end of a step, after its last sample, counts at the first sample of the next step, if the
-#: thread was active in it for no longer than this: twice the pause in nanoseconds. A longer end was
-#: a call that kept the GIL.
+#: Twice the pause, in nanoseconds. The time from a step's last sample to the step's end is added to
+#: the first sample of the next step. It is dropped if the thread was active for longer than this,
+#: because a call kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
-#: A line without a call waits if the thread was blocked for at least this share of its time. On a
-#: busy machine the thread waits for a CPU in much of the rest. Chosen by hand.
+#: A line without a call counts as waiting if the thread was blocked for at least this share of the
+#: line's time. On a busy machine the thread waits for a CPU in much of the rest. Chosen by hand.
 _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
@@ -71,8 +71,8 @@ _SYSTEM = frozenset(
 #: Statements that may block although they show no call: they take a lock, or the next item.
 _WAITING_STATEMENTS = ("with ", "for ", "async with ", "async for ")
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
-#: Methods of texts and containers that no tensor has, as tokenising and collating call them. Their
-#: time counts as time of the Python code around them.
+#: Methods of texts and containers, which no tensor has; tokenising and collating call them. Their
+#: time counts for the Python code around them.
 _TEXTS = frozenset(
     (
         *(".strip", ".lstrip", ".rstrip", ".lower", ".upper", ".casefold", ".join", ".startswith"),
@@ -90,7 +90,7 @@ _Stack = Tuple[_At, ...]
 class _Line(NamedTuple):
     """A place in the script: a line, or a function (its first line, with ``call`` None).
 
-    ``beside``: in another thread than the steps.
+    ``beside``: the line runs in another thread than the steps.
     """
 
     code: CodeType
@@ -219,10 +219,10 @@ class LineSampler:
     def _lines_of(
         self, stacks: Counter[_Stack], waited: Optional[Counter[_Line]]
     ) -> Counter[_Line]:
-        """Return the time of each line and function of the script in ``stacks``.
+        """Return the ns of each line and function of the script in ``stacks`` (stack -> ns).
 
-        Add to ``waited`` for how much of it the thread was blocked. ``waited`` is None for stacks
-        of other threads.
+        For each line, add the ns in which the thread was blocked to ``waited``, which is None for
+        stacks of other threads.
         """
         spent: Counter[_Line] = collections.Counter()
         impure: Set[CodeType] = set()  # functions of the script that call a framework
@@ -279,9 +279,9 @@ def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
 
 
 def _may_wait(line: _Line, is_innermost: bool) -> bool:
-    """Return whether the thread waits for no framework if it is blocked at ``line``.
+    """Return whether a thread that is blocked at ``line`` surely does not wait for a framework.
 
-    If no other Python code is below the line, nothing shows what a call does, except its name: it
+    If the line calls no Python code, only the name of the called function shows what it does. It
     may be a compiled function of a framework, which computes in other threads.
     """
     if not is_innermost:
@@ -297,8 +297,8 @@ def _may_wait(line: _Line, is_innermost: bool) -> bool:
 def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
     """Return whether ``call``, as ``_call_at`` names it, may belong to a framework.
 
-    A method of an unknown object, or an unknown function (``.name``), may, if it is the innermost
-    frame's call: then no Python code shows where it belongs.
+    A method of an unknown object or an unknown function (``.name``) may belong to a framework if
+    the innermost frame calls it, because then no Python code shows where it belongs.
     """
     if call is None or call in _VALUES:
         return False
@@ -378,7 +378,8 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
 def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
     """Return the expression that the instruction at index ``last`` evaluates, or None.
 
-    Since Python 3.11, its columns are known; before, it is the only call on its line.
+    Since Python 3.11, the columns of the expression are known. In older versions, return the only
+    call on the line, or None if the line has several calls.
     """
     line = end = _line_at(code, last)
     columns: Any = (None, None)

@@ -1,4 +1,4 @@
-"""Facts for run.json that the worker knows: request, framework, interpreter, host and passes."""
+"""Collect the worker's facts for run.json: request, framework, interpreter, host and passes."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: NVML's function for these reasons: its name since driver 535, and its older name, which a later
-#: NVML may drop.
+#: NVML's function that returns these bits: its name since driver 535, and its older name, which a
+#: later NVML may drop.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
@@ -181,7 +181,7 @@ class NvmlGpu:
         return answered and modes[0].value == 1
 
     def load(self) -> Dict[str, Any]:
-        """Return the recent share of time with a kernel, and the GPU memory in use by all."""
+        """Return the recent share of time with a kernel, and the memory that all processes use."""
         utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
         calls = (
             getattr(self.nvml, "nvmlDeviceGetUtilizationRates", None),

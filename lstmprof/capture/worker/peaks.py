@@ -1,10 +1,10 @@
 """Measure the device's peak rates: FLOP/s of a large matmul, bytes/s of a large copy.
 
 Both are measured after the timed and profiled steps, with the same threads and the run's precision.
-The matmul is the framework's; if the framework has several libraries for it, the fastest counts. On
-a CPU, the size of the matmul is the one that takes LEAST_NS; on a GPU it is 8192. The copy is
-larger than the last-level cache; bytes read and bytes written both count, as in J. McCalpin's
-STREAM. On a CPU, NumPy copies for every framework, one part per thread.
+The framework multiplies; if it has several libraries for matmuls, the fastest counts. On a CPU, the
+matmul is so large that it takes LEAST_NS; on a GPU its size is 8192. The copy is larger than the
+last-level cache; bytes read and bytes written both count, as in J. McCalpin's STREAM. On a CPU,
+NumPy copies for every framework, one part of the buffer per thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Run = Callable[[int], None]  # does the work so many times, waits for the last
 #: Least duration of one measurement; shorter matmuls or copies are repeated.
 LEAST_NS = 50_000_000
 MOST_TIMES = 64
-#: After this time no further matmul (or copy) begins. Each runs at least twice, once to warm up.
+#: After this time no further matmul (or copy) begins. A matmul (or copy) runs at least twice: once
+#: to warm up.
 BUDGET_NS = 300_000_000
 CPU_SIZES, GPU_SIZES = (512, 4096), (8192, 8192)
 SIZE_MULTIPLE = 128
@@ -49,7 +50,7 @@ def facts(
 
 
 def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
-    """Return ``peaks`` by ``product`` and ``copy`` of the framework's ``loop``, or a ``reason``."""
+    """Measure ``peaks`` with ``loop.product`` and ``loop.copy``, or return a ``reason``."""
     if not hasattr(loop, "product"):
         framework = loop.__name__.rpartition(".")[2]
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
@@ -86,7 +87,10 @@ def _measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 def best_product(
     product: Callable[[int], Run], sizes: Tuple[int, int], clock: Clock
 ) -> Tuple[int, float]:
-    """Return (size, shortest ns) of the matmul whose size, within ``sizes``, takes LEAST_NS."""
+    """Return (size, shortest ns) of the smallest matmul that takes LEAST_NS.
+
+    ``sizes`` are the smallest and the largest size to try.
+    """
     size, most = sizes
     while True:
         run = product(size)
@@ -99,7 +103,7 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """Return the shortest ns of one run, after a warm-up; short runs are timed several at once."""
+    """Return the shortest ns of one run, after a warm-up; several short runs are timed as one."""
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)

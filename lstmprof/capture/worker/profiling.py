@@ -1,11 +1,11 @@
 """The ranges of a step, the discarded session, and the profiler's file.
 
-Both passes have NVTX ranges; the profile pass also has ranges of the framework's profiler. The
-range ``step`` contains ``input``, then ``forward`` and ``loss``, then ``backward`` and
-``optimizer``, and the synchronisation at its end. If a step is one call of a compiled function, it
-contains ``input`` and then ``program``: the call until its result is available. If no tool is
-attached, a range of an NVTX domain costs about 0.1 µs (measured; NVTX loads a tool only at its
-first call).
+The timing pass and the profile pass have NVTX ranges; the profile pass also has ranges of the
+framework's profiler. The range ``step`` contains ``input``, then ``forward`` and ``loss``, then
+``backward`` and ``optimizer``, and the synchronisation at its end. If a step is one call of a
+compiled function, it contains ``input`` and then ``program``: the call until its result is
+available. A range of an NVTX domain costs about 0.1 µs if no tool is attached (measured; NVTX loads
+a tool only at its first call).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def domain_ranges() -> Optional[Ranges]:
 
 @functools.lru_cache(maxsize=None)
 def _domain(nvtx: Any) -> Any:
-    """Return the NVTX domain, even if nvtx (0.2.13 and later) takes it for unwanted.
+    """Return the NVTX domain, even if nvtx (0.2.13 and later) treats it as unwanted.
 
     nsys 2022.4 answers that it does not want the domain, but records its ranges anyway (seen with
     nvtx 0.2.17). nvtx would then return a dummy without effect. Source: ``Domain.__new__`` of
@@ -107,7 +107,7 @@ class _TorchRange:
 
 
 class _NvtxRanges(Dict[str, DomainRange]):
-    """Name -> range of one domain; those of a step exist from the start."""
+    """Name -> range of one domain; the ranges of a step (``NAMES``) exist from the start."""
 
     def __init__(self, domain: Any) -> None:
         super().__init__({name: DomainRange(domain, name) for name in NAMES})
@@ -124,7 +124,7 @@ def no_ranges(name: str) -> ContextManager[Any]:
 
 
 def both(outer: Ranges, inner: Ranges) -> Ranges:
-    """Return ranges that open a range of ``outer`` and, inside it, one of ``inner``."""
+    """Return ranges that open a range of ``outer`` and, inside it, a range of ``inner``."""
 
     @contextlib.contextmanager
     def entered(name: str) -> Any:
@@ -151,16 +151,17 @@ def compressed(path: str, place: str) -> str:
     return place
 
 
-#: Duration of a profiler session that is discarded. A first session slows its steps, and so do the
-#: first tenths of a second of any session (seen on CPUs with torch 2.13 and TensorFlow 2.21).
+#: Duration of the first profiler session, which is discarded. Steps are slower in the first session
+#: of a process, and in the first tenths of a second of any session (seen on CPUs with torch 2.13
+#: and TensorFlow 2.21).
 THROWAWAY_NS = 500_000_000
 THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the discarded session's step numbers: ``steps``, and more until THROWAWAY_NS.
+    """Yield the step numbers of the discarded session: ``steps``, and more until THROWAWAY_NS.
 
-    There are at most THROWAWAY_STEPS more than ``steps``; after so many, short steps are warm, too.
+    At most THROWAWAY_STEPS are added to ``steps``, which is enough to warm up even short steps.
     """
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):

@@ -1,12 +1,13 @@
 """The reference networks: forward and backward pass through time, in float64 NumPy.
 
-The head (output layer) sees the last time step of every direction, or every time step. Without a
-head, the outputs are those of the last recurrent layer. Sequences of variable length are computed
-one at a time, cut to their length, so no mask is needed that could be wrong. CTC is computed by
-forward and backward sums over the extended targets, in log space (A. Graves et al., "Connectionist
-temporal classification" (2006), equations 6–16), with blank 0 and the mean over sequences.
+The head (output layer) gets the last time step of every direction, or every time step. Without a
+head, the outputs of the network are those of the last recurrent layer. Sequences of variable length
+are computed one at a time, cut to their length, so no mask is needed that could be wrong. CTC is
+computed by forward and backward sums over the extended targets, in log space (A. Graves et al.,
+"Connectionist temporal classification" (2006), equations 6–16). Its blank is class 0, and its loss
+is the mean over sequences.
 
-The cells, whose gates stand in this order in W, U and b:
+The cells; W, U and b contain the gates in this order:
 
 ::
 
@@ -57,7 +58,7 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
 
 
 def lstm_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Return the gradients of the loss by W x + b, by U h, by h directly, and by c."""
+    """Return the loss's gradients by W x + b, by U h, by h (apart from U h), and by c."""
     i, f, g, o, c, following = saved
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -148,7 +149,7 @@ def backward(
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """Loss, outputs, and the gradient of the loss by each shared weight."""
+    """Loss, outputs, and (by name of a shared weight) the gradients of the loss."""
 
     loss: float
     outputs: Array
@@ -184,7 +185,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """Return the (time, batch) slices that are computed together."""
+    """Return the (time, batch) slices to compute one after the other."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()
@@ -280,7 +281,10 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 
 def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
-    """Return −log p(target) of a sequence, and each class's expected share (time, classes)."""
+    """Return −log p(target), and the probability of each class at each time: (time, classes).
+
+    These are probabilities given the target. ``scores`` are the log probabilities of one sequence.
+    """
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
@@ -295,7 +299,10 @@ def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
 
 
 def _path_sums(scores: Array, spelled: Array) -> Array:
-    """Return (time, symbols): log probability of all paths at symbol s of ``spelled`` at time t."""
+    """Return (time, symbols): for time t and symbol s, log p of all paths that are at s at t.
+
+    Symbols are the elements of ``spelled``, the target with a blank around each label.
+    """
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]
     may_skip = np.zeros(len(spelled), bool)

@@ -1,9 +1,9 @@
 """The sampled pass: steps without a profiler, while another process samples their call stacks.
 
 The sampler is a child of the worker, so that it ends with the worker, and it observes its parent.
-py-spy stops the worker for each sample; with linux-perf, the kernel interrupts it. Between two
-samples, neither adds anything to a step, as ranges and hooks would. Stacks are stored as for flame
-graphs, one distinct stack per line: ``thread;outermost;…;innermost count``.
+py-spy stops the worker for each sample; with linux-perf, the kernel interrupts the worker. Unlike
+ranges and hooks, neither adds any time to a step between two samples. Stacks are stored as for
+flame graphs, one distinct stack per line: ``thread;outermost;…;innermost count``.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run ``step`` while the sampler of ``request`` observes; write stacks to ``folder``.
+    """Run ``step`` repeatedly while the sampler of ``request`` runs; write stacks to ``folder``.
 
-    The sampler is searched on ``PATH``.
+    The sampler's program is searched on ``PATH``.
     """
     assert request.sampler is not None
     binary = shutil.which(request.sampler)
@@ -111,7 +111,7 @@ def _command(binary: str, request: CaptureRequest, path: str) -> List[str]:
 def _stepped(
     step: Callable[[], Any], command: List[str], log: IO[bytes], patience_s: float
 ) -> Tuple[int, int]:
-    """Run steps until ``command`` ends or its time is over; return (steps, exit status)."""
+    """Run steps until ``command`` ends or ``patience_s`` is over; return (steps, exit status)."""
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)

@@ -1,7 +1,7 @@
 """Read the settings that change the speed of steps, in the process that runs the steps.
 
-They are read in the thread of the steps, after the timing, because imported libraries may have
-changed what was requested. Settings that only the framework knows come from the profiler's
+They are read in the thread of the steps, after the timing, because an imported library may have
+changed a requested setting. Settings that only the framework knows come from the profiler's
 ``settings``.
 """
 
@@ -16,10 +16,10 @@ from typing import Any, Dict, List, Optional
 from lstmprof.capture.worker import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
-#: Prefixes of environment variables that may influence a step: thread pools and BLAS, oneDNN,
-#: frameworks and their compilers, CUDA's libraries, allocators. From their documentation.
-#: TensorFlow's are listed separately, because Terraform's variables also begin with TF_, and some
-#: of them are secrets.
+#: Prefixes of environment variables that may influence a step, from the documentation of thread
+#: pools, BLAS, oneDNN, frameworks, compilers, CUDA's libraries and allocators. TensorFlow has
+#: several longer prefixes instead of TF_, because Terraform's variables also begin with TF_, and
+#: some of Terraform's variables are secrets.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
@@ -29,9 +29,9 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: Variables that a capture sets itself, and that are not recorded: threads, which run.json has
-#: anyway; GPUs, hidden from CPU runs; a folder that changes every time; and the names of generated
-#: code, which change no step.
+#: Variables that a capture sets itself, and that are not recorded: numbers of threads, which
+#: run.json has anyway; the GPUs, which are hidden from CPU runs; a folder that changes every time;
+#: and a switch that names generated code, which does not change a step.
 SET_BY_CAPTURE = (
     *host.THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
@@ -52,7 +52,7 @@ TRIED = 1 << 18
 def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     """Return all settings for run.json; call this in the thread that runs the steps.
 
-    ``of_framework`` are those that only the framework knows.
+    ``of_framework`` are the settings that only the framework knows.
     """
     import gc
 
@@ -77,7 +77,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _vanishes(bits: int, factor: float) -> bool:
-    """Return whether the float32 with these bits times ``factor`` is 0 in this thread."""
+    """Multiply the float32 with these ``bits`` by ``factor``; return whether this thread gets 0."""
     import numpy as np
 
     numbers = np.full(8, bits, np.int32).view(np.float32)
@@ -85,7 +85,7 @@ def _vanishes(bits: int, factor: float) -> bool:
 
 
 def tried() -> Any:
-    """Return an array of denormals that a framework is to double: float32 (TRIED,)."""
+    """Return denormals that the framework will double: a float32 array (TRIED,)."""
     import numpy as np
 
     return np.full(TRIED, DENORMAL, np.int32).view(np.float32)

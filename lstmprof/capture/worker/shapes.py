@@ -1,9 +1,9 @@
 """Input shapes of the ops of one step, recorded apart from the profile.
 
 Recording shapes slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU),
-so the profile has none. The shapes come from one more step, or from the framework's compiled graph.
-When the profile is read, they are joined to its ops by name and order. Source of TensorFlow's
-fusions: grappler/optimizers/remapper.cc.
+so the profile has no shapes. The shapes come from one more step, or from the framework's compiled
+graph. When lstmprof reads the profile, it assigns the shapes to the profile's ops by name and
+order. Source of TensorFlow's fusions: grappler/optimizers/remapper.cc.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 #: Name of an op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: The same, and the number of the profiled step to which it belongs.
+#: ``OpInputs``, and the number of the profiled step to which they belong.
 StepInputs = Tuple[str, List[Any], List[str], int]
 #: Name of the file with the inputs.
 FILE = "shapes.json"
@@ -24,7 +24,7 @@ FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "Leak
 
 
 def inputs_in_trace(path: str) -> List[OpInputs]:
-    """Return the inputs of ops in torch.profiler's JSON file ``path``, by their begin."""
+    """Return the inputs of ops in torch.profiler's JSON file ``path``, earliest op first."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ops = [event for event in events if event.get("cat") == "cpu_op" and "ts" in event]
@@ -46,7 +46,7 @@ def inputs_of_tensors(
 
 
 def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optional[str]:
-    """Write ``inputs`` to the file ``path`` and return it; return None if there are none."""
+    """Write ``inputs`` to the file ``path`` and return ``path``; return None without inputs."""
     listed = list(inputs)
     if not listed:
         return None

@@ -1,10 +1,11 @@
-"""The timing pass: no profiler; the host clock around steps that end with a synchronisation.
+"""The timing pass: time each step with the host clock, without a profiler.
 
-Everything except the step (counts, loss values, rows, progress) happens while the clock is stopped.
-A profiled round is timed before and after its profile, so that lasting changes are visible.
+A step ends with a synchronisation. All other work (counts, losses, rows, progress) happens while
+the clock is stopped. A profiled round is timed before and after its profile, so that lasting
+changes are visible.
 
 Workers may take turns on one CPU, so that all see the same machine while its speed changes within
-seconds (clocks, other work on the core). A worker that asks for a turn ends its current one. The
+seconds (clocks, other work on the core). A worker that asks for a turn ends its current turn. The
 parent (``capture.supervisor``) answers with a byte on stdin when all other workers wait, too.
 """
 
@@ -24,11 +25,11 @@ from lstmprof.errors import CaptureError
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn (the time in which no other worker runs) has one iteration, and further ones that begin
-#: within this many ns. If there are several, the first is not counted, because other workers have
-#: changed the caches.
+#: A turn (the time in which no other worker runs) has one iteration, and further iterations that
+#: begin within this many ns. If a turn has several iterations, the first one counts as a warm-up,
+#: because other workers have changed the caches.
 TURN_NS = 20_000_000
-#: Shortest time between progress lines, because showing them takes time on the same machine.
+#: Shortest time between progress lines, because showing a line takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
 
 #: Least number of timed iterations, however long they take: a median needs them.
@@ -62,7 +63,7 @@ class Iteration(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """What is timed: a step, and functions that read its outcome after the clock has stopped."""
+    """The step to time, and functions that read its outcome after the clock has stopped."""
 
     step: Callable[[], Any]
     loss: Callable[[Any], float]
@@ -72,14 +73,14 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How many ``iterations`` to run; none begins after ``most_ns``, except to reach ``least``."""
+    """How many ``iterations`` to run: fewer if they take ``most_ns``, but at least ``least``."""
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Divide iterations and time into those before a profile (an odd one more) and after it."""
+        """Return the quotas before and after a profile; of an odd number, one more is before."""
         half_ns = None if self.most_ns is None else self.most_ns // 2
         return (
             Quota(-(-self.iterations // 2), half_ns, -(-self.least // 2)),
@@ -99,7 +100,7 @@ def timed(
 ) -> List[Iteration]:
     """Run ``warmup + iterations`` steps; return one row for each, in order.
 
-    None begins after ``most_ns`` nanoseconds, but at least ``least`` iterations are timed.
+    No further step begins after ``most_ns`` nanoseconds, but at least ``least`` are timed.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -152,10 +153,7 @@ def shared(
 ) -> List[Iteration]:
     """Run the iterations of ``share``; return their rows.
 
-    If ``turn`` is given, it is called to wait for each turn.
-
-    A turn has one iteration, and further ones that begin within TURN_NS. If there are several, the
-    first is not counted, because other workers have changed the caches. Turns are numbered from
+    If ``turn`` is given, it is called to wait for each turn. Turns (see TURN_NS) are numbered from
     ``first``, equally for all workers that take turns.
 
     Raises:
@@ -198,9 +196,9 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Freeze all live objects for the garbage collector, and disable the collector.
+    """Disable the garbage collector, and exempt all live objects from later collections.
 
-    At the end the objects are unfrozen, and the collector is enabled again if it was before.
+    At the end, unfreeze the objects, and enable the collector if it was enabled before.
     """
     was_on = gc.isenabled()
     gc.collect()

@@ -2,13 +2,14 @@
 
 getrusage(2) returns CPU time, context switches and page faults in one call of 0.7 µs (CPython 3.11,
 Linux 6.18), or a quarter more with 8 threads. ``time.process_time_ns`` takes 0.4 µs for CPU time
-alone; its finer resolution does not matter for steps of 0.1 ms or more. Both know the time of a
-thread on another CPU only up to its last clock tick (1 to 10 ms, depending on the kernel). What one
-iteration lacks appears in the next one, so sums are right.
+alone; its finer resolution does not matter for steps of 0.1 ms or more. Both functions include the
+time of a thread on another CPU only up to that CPU's last clock tick (every 1 to 10 ms, depending
+on the kernel). Time that is missing in one iteration appears in the next, so sums are right.
 
-CPU time of a thread comes from its clock (clock_getcpuclockid(3); linux/posix-timers.h has the
-numbers of these clocks), waiting time from schedstat (Documentation/scheduler/sched-stats.rst). A
-pool's thread that spins without work counts as running.
+The CPU time of a thread comes from its clock (clock_getcpuclockid(3); linux/posix-timers.h has the
+numbers of these clocks). Waiting time, in which a thread is ready to run but has no CPU, comes from
+schedstat (Documentation/scheduler/sched-stats.rst). A pool's thread that spins without work counts
+as running.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ SELF = 0 if resource is None else resource.RUSAGE_SELF
 
 
 def difference(before: Usage, after: Usage) -> Counts:
-    """Return the counts between two readings; access by position takes half the time."""
+    """Return the counts between two readings; fields are read by position, in half the time."""
     if before is None or after is None:
         return Counts(None, None, None, None, None)
     return Counts(
@@ -91,9 +92,9 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """A reading of waiting times: the caller's CPU time, and folder -> thread -> time waited.
+    """A reading: the caller's CPU time, and folder in /proc -> thread -> ns waited for a CPU.
 
-    Each folder in /proc has the threads of one process.
+    Each folder has the threads of one process.
     """
 
     cpu_ns: int
@@ -113,8 +114,8 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
 
     Return None if the kernel does not count it.
 
-    The calling thread is read last, or first if the measured time ``ends`` here, because it may
-    lose its CPU while the others are read.
+    The calling thread may lose its CPU while the other threads are read. So it is read last, or
+    first if the measured time ``ends`` with this call.
     """
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
@@ -129,9 +130,9 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
 
 
 def active_ns(thread: Optional[int]) -> Optional[int]:
-    """Return for how long a thread of this process has run or waited for a CPU so far.
+    """Return for how many ns a thread of this process has run or waited for a CPU so far.
 
-    Return None if the kernel does not count it.
+    Return None if the kernel does not count this time.
     """
     waited_ns = _waited_of(os.path.join(_TASKS, str(thread), "schedstat"))
     if thread is None or waited_ns is None:
@@ -155,7 +156,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return the times between two readings by a thread, without threads that ended."""
+    """Return the times between two readings of the calling thread, without threads that ended."""
     if before is None or after is None:
         return Waiting()
     more = {}
@@ -175,7 +176,10 @@ def _children() -> List[str]:
 
 
 def _waited_of(path: str) -> Optional[int]:
-    """Return a thread's waiting time in ns; None if it ended or the kernel counts nothing."""
+    """Return how many ns a thread waited; None if it ended or the kernel counts nothing.
+
+    ``path`` is the thread's ``schedstat``.
+    """
     try:
         with open(path, encoding="ascii") as line:
             words = line.read().split()

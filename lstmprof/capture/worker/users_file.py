@@ -1,4 +1,4 @@
-"""Load a user's file as an implementation, and place its errors in the file.
+"""Load a user's file as an implementation, and show in which line of it an error occurred.
 
 The file has
 
@@ -6,7 +6,7 @@ The file has
     Returns the network: a ``torch.nn.Module``; for TensorFlow a ``tf.Module`` or a Keras model; for
     JAX a pair of its parameters, any tree of arrays, and a function of parameters and inputs.
     The network is called with inputs, and with lengths (batch,) if the workload's length is
-    variable. It returns the outputs: (batch, classes), or one per time step
+    variable. It returns the outputs: (batch, classes), or such outputs for each time step
     (``Workload.every_step``).
 ``load(network, weights)``, optional
     Sets the shared weights (names and layout of ``workloads.parameter_shapes``); for JAX it returns
@@ -94,7 +94,7 @@ class UsersFile:
         raise NotImplementedError
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Compute the loop's first step without the optimizer; ``batch`` in the file's layout."""
+        """Compute the first step without the optimizer; ``batch`` has the file's layout."""
         raise NotImplementedError
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,7 +120,7 @@ class UsersFile:
             )
 
     def _advice(self, workload: Workload, shape: Optional[Any]) -> str:
-        """Return advice about the layout if time and batch of the outputs seem to be exchanged."""
+        """Return advice: about the layout if time and batch of the outputs seem to be exchanged."""
         place = workload.time_steps, workload.batch
         begins = () if shape is None else tuple(shape)[:2]
         turned = begins == (place[::-1] if self.TIME_MAJOR else place)
@@ -142,7 +142,7 @@ class UsersFile:
 
 
 def implementation_of(request: CaptureRequest) -> Any:
-    """Import the module of the built-in implementation, or load the user's file; each only once."""
+    """Return the built-in implementation's module, or the user's file; load each only once."""
     if request.file is None:
         return importlib.import_module(request.row.module)
     name = "lstmprof_users_{}_{}".format(request.file.name, request.file.sha256[:8])
@@ -152,7 +152,7 @@ def implementation_of(request: CaptureRequest) -> Any:
 
 
 def _loaded(file: ImplementationFile, name: str) -> Any:
-    """Execute a file and return its module; it can import modules from its own folder."""
+    """Execute the file and return its module; the file can import modules from its own folder."""
     with open(file.path, "rb") as content:
         if hashlib.sha256(content.read()).hexdigest() != file.sha256:
             raise CaptureError(

@@ -26,7 +26,7 @@ _TOP, _TOP_OF_ONE = 5, 20
 #: Minimum size in bytes of a profile whose first step is shown early. lstmprof reads a smaller
 #: profile in about three seconds.
 LEAST_BYTES = 2**28
-#: Number of devices of the first step that are shown; the others are counted.
+#: Number of devices for which the first step is printed. A last line says how many more there are.
 _LANES_EACH = 2
 
 
@@ -154,9 +154,9 @@ def _show(
 
 
 class FirstAnswers:
-    """Shows the first step of large profiles early, and later checks it.
+    """Prints the first step of large profiles early, and checks it when the whole file is read.
 
-    A profile is large from ``least_bytes`` on.
+    A profile is large if it has at least ``least_bytes``.
     """
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:

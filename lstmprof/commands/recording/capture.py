@@ -65,7 +65,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return the options that override a workload's fields, for ``many`` values if True."""
+    """Return the options that override a workload's fields; ``many``: sizes may be lists."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),

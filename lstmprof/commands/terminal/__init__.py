@@ -51,7 +51,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bars:
-    """The bars of a table: per row a value and a colour. A value of None is no bar.
+    """The bars of a table: a value and a colour per row. A row with the value None has no bar.
 
     All bars have a common zero; bars of negative values extend to its left.
     """
@@ -147,7 +147,10 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return the columns to omit on lines of ``width``, and the width that is left for bars."""
+    """Return the columns to omit on lines of ``width``, and the width that bars may have.
+
+    This width is 0 if there is no room for bars.
+    """
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -164,7 +167,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return the fewest first columns of ``spare`` to omit, or None if all are not enough."""
+    """Return the first columns of ``spare``, as few as must be omitted; None if all are too few."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -201,7 +204,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Return bars ``width`` characters long; non-zero values have an eighth of one at least."""
+    """Return bars for ``width`` characters; a non-zero value has at least 1/8 of a character."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -268,7 +271,7 @@ def _indented(text: str) -> str:
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Return ``head`` and ``text`` as lines that fit the output; all lines align with ``text``."""
+    """Return ``head`` and ``text`` as lines that fit; later lines begin below ``text``."""
     from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
@@ -289,7 +292,10 @@ def write_lines(lines: Sequence[str], *, bold: int) -> None:
 
 
 def console(least: int = 0) -> Any:
-    """Return a rich console for stdout, as wide as the terminal (else ``PIPED``), or ``least``."""
+    """Return a rich console for stdout, at least ``least`` characters wide.
+
+    Otherwise, it is as wide as the terminal, or ``PIPED`` if stdout is no terminal.
+    """
     from rich.console import Console
 
     out, width = styled(sys.stdout), None if sys.stdout.isatty() else PIPED
@@ -320,7 +326,10 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """Return texts that sum to ``whole`` as printed, by the largest remainder (Hamilton)."""
+    """Return ``values`` as texts with ``digits`` decimals, which sum to ``whole`` as printed.
+
+    The method is the largest remainder (Hamilton).
+    """
     scale = 10**digits
     floors = [math.floor(v * scale) for v in values]
     missing = round(whole * scale) - sum(floors)

@@ -21,7 +21,8 @@ _DIGITS = 3
 #: With ``--table ledger``, a run with at most this many lanes (devices of ranks) has a table for
 #: each lane. Other runs have one table with a row per lane.
 _LANES_EACH = 3
-#: From this share on, activities with a launch call and an op are not mentioned. Chosen by hand.
+#: If at least this share of the device activities have a launch call and an op, no line says how
+#: many have. Chosen by hand.
 _MOST_LINKED = 0.9
 #: A part of a step has its own row if it is among so many largest ones and at least this share of
 #: the step. ``--table ledger`` shows all parts.
@@ -38,7 +39,7 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print the breakdown (``profiled``: of profiled steps) and ``top`` kernels of each run."""
+    """Print each run's times, breakdown (``profiled``: of profiled steps) and ``top`` kernels."""
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         steps = breakdown.steps(profiled=profiled)
@@ -100,7 +101,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _joined(step: MeanStep) -> list[Part]:
-    """Return the large parts of a step, with the small busy parts as one part; likewise idle."""
+    """Return the parts of a step, with small busy parts joined to one, and small idle parts."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -135,7 +136,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return a list with a sentence about the device activities with a known launch or op."""
+    """Return a sentence on how many device activities have a launch call and an op; [] if most."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -148,7 +149,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether the profile has step markers; otherwise all of it counts as one step."""
+    """Return whether the profile has step markers; without markers, it counts as one step."""
     return any(window.step is not None for window in breakdown.windows)
 
 
@@ -209,7 +210,7 @@ def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) ->
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table with one step (without markers: the profile) per row."""
+    """Return the title of a table with one step per row, or one profile without ``marked``."""
     clean = all(step.clean for step in steps)
     whose = CLEAN if clean else "step" if marked else "profile"
     return f"time of the {whose} in ms: busy time by part, all idle time, idle time by cause"

@@ -4,7 +4,7 @@
 
     Diagnosis ─▶ Lines, the most important first ─▶ the first MOST_LINES lines ─▶ terminal
 
-``markdown`` returns the same as Markdown, for a pull request. Markup in names is not interpreted.
+``markdown`` returns one diagnosis as Markdown, for a pull request. Markup in names has no effect.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MANY, SHOWN = 6, 3
 
 @dataclass
 class _Labels:
-    """Maps each run of ``diagnoses`` to its label if that is unique, else to its name."""
+    """Maps each run of ``diagnoses`` to its label if no other run has it, else to its name."""
 
     diagnoses: Sequence[Diagnosis]
     _label_of: dict[str, str] = field(default_factory=dict)
@@ -70,8 +70,9 @@ def show_all(
 ) -> None:
     """Print the verdicts, worst first, with the requested ``details`` (of ``names.DETAILS``).
 
-    If there are more than ``MANY``, print a table of all, then the first few verdicts in full. With
-    ``more``, the last line names the options that show more.
+    If there are more than ``MANY``, a table of all comes first, and without ``details`` only the
+    first few verdicts follow in full. With ``more``, the last line names the options that show
+    more.
     """
     ordered = worst_first(diagnoses)
     names = _Labels(diagnoses)
@@ -185,7 +186,10 @@ def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
-    """Return ``diagnoses`` in Markdown, worst first; if over ``MANY``, mostly as one line each."""
+    """Return ``diagnoses`` in Markdown, worst first.
+
+    If there are more than ``MANY``, each has one line, and only the first few follow in full.
+    """
     ordered = worst_first(diagnoses)
     texts = []
     if len(ordered) > MANY:

@@ -82,7 +82,10 @@ def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
 
 
 def _summed_over_devices(kernels: pa.Table) -> pa.Table:
-    """Return ``kernels`` with one row per name; percentiles, which cannot be summed, are null."""
+    """Return ``kernels`` with one row per kernel, summed over the devices.
+
+    Columns that cannot be summed (calls per step, percentiles) are null.
+    """
     if len(_rank_devices(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]

@@ -16,7 +16,10 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print step times per group of comparable runs, then by version, with ``statistics``."""
+    """Print step times, a table per group of comparable runs, then tables by version.
+
+    With ``statistics``, the tables also have means, standard deviations and percentiles.
+    """
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
         order = sorted(group, key=lambda i: step_ns(breakdowns[i]))

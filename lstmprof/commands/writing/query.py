@@ -91,7 +91,7 @@ def _show(rows: Answer, limit: int) -> None:
 
 
 class _Rows(list[Any]):
-    """Rows that are written as they come: Python's JSON encoder only iterates over a list."""
+    """An iterator of rows that claims to be a list, because the JSON encoder needs a list."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         rows = iter(rows)

@@ -1,8 +1,8 @@
 """The certainty of a comparison of two runs, of a single run, and of each finding.
 
 Which calls two runs make, and how many, is certain without timing. The ratio of two runs' steps has
-an interval; a difference is measured if the whole interval is above 1.02. A doubt of unknown size
-lowers the certainty to ``likely``.
+an interval; the slow run is surely slower if the whole interval is above 1.02. A doubt of unknown
+size lowers the certainty to ``likely``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ EXPLAINED_SHARE = 0.5
 NOT_EXPLAINED = "the profile does not show why: "
 #: A kind of time without a cause is mentioned if it takes at least this share of the step.
 SMALL_SHARE = 0.01
-#: Kinds of time that may contain the profiler's own work.
+#: Kinds of time that may include the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
@@ -74,8 +74,9 @@ class Outcome:
     """Whether a diagnosis has an answer, and the finding that is the ``cause``, if one is found.
 
     ``state`` is ``found``, ``none`` (no difference beyond noise) or ``unknown`` (the profile does
-    not show the cause). ``reason`` explains the last two; it continues a sentence that begins with
-    the names of the runs. ``differs`` is True if the steps differ beyond noise.
+    not show the cause). ``reason`` explains the states ``none`` and ``unknown``; it continues a
+    sentence that begins with the names of the runs. ``differs`` is True if the steps differ beyond
+    noise.
     """
 
     state: State
@@ -99,7 +100,7 @@ class Outcome:
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Return whether ``slow`` is slower than ``fast``, and which of ``findings`` is the cause.
 
-    A finding is one kind of time and how much of it the steps have.
+    A finding is one kind of time, and how much of this kind the steps have.
     """
     ratio, structure = ratio_of(fast, slow), structure_of(fast, slow)
     if ratio.value <= 1 + EQUAL_SHARE:
@@ -140,9 +141,10 @@ def _outcome_of_same_work(
     ratio: Ratio,
     structure: Structure,
 ) -> Outcome:
-    """Return the outcome for two runs that make the same calls, if one run is slower.
+    """Return the outcome for two runs that make the same calls although one run is slower.
 
-    The cause is a finding that grew by more than the common factor of all calls, or a setting.
+    The cause is a finding that grew by more than the factor by which all calls are slower, or a
+    setting.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = slow.length_ns - fast.length_ns
@@ -181,7 +183,7 @@ def _more(*profiles: StepProfile) -> str:
 
 
 def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Return which of ``findings`` is the bottleneck of a single run, or why none is."""
+    """Return which of ``findings`` is the bottleneck of a single run, or why it is unknown."""
     whole_ns = profile.length_ns
     hidden = _hidden(profile)
     if hidden is not None:
@@ -213,9 +215,10 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
-    """Return the findings of ``some`` that form the longest wait or other kind of time.
+    """Return those of ``some`` findings that belong to the longest kind of time.
 
-    The list is empty if they take less than ``least_ns``.
+    Waits for the host count as one kind. The list is empty if the kind takes less than
+    ``least_ns``.
     """
     times: Counter[str] = Counter()
     for finding in some:
@@ -227,7 +230,7 @@ def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
 
 
 def _profilers(finding: Finding) -> str:
-    """Return the doubt that a finding's time is mostly the profiler's own work; may be empty."""
+    """Return a text if a finding's time may be mostly the profiler's own work, else ""."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
         return ""
@@ -238,7 +241,7 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """Return the lack that hides where the time went, unless the device was mostly busy."""
+    """Return the lack that hides where the time went; None if the device was mostly busy."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -248,7 +251,7 @@ def _blind(lack: Lack, whose: str = "") -> str:
 
 
 def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -> str:
-    """Return the kinds of time without a cause, with their shares of ``whole``, as a clause."""
+    """Return a clause: kinds of time without a known cause, and their shares of ``whole``."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     texts: list[str] = []
     for share, finding in sorted(shares, key=lambda share: -share[0]):
@@ -263,7 +266,8 @@ def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -
 def _most(findings: Sequence[Finding], what: str) -> str:
     """Return ``; most of the other 5.0 ms is matmuls, 3.1 ms``; ``what`` is ``the other 5.0 ms``.
 
-    The clause names the largest kind of time that has a cause; it is empty if there is none.
+    The clause names the largest kind of time with a known cause; it is empty if there is no such
+    kind.
     """
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
@@ -275,7 +279,7 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """Return a clause with the longest op on the host, if it is longer than all device work."""
+    """Return a clause with the host's longest op if it exceeds all known kinds of time, else ""."""
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
     longest_ns = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
@@ -300,7 +304,7 @@ def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
 
 
 def _doubts(finding: Finding) -> Iterator[str]:
-    """Yield reasons why ``finding`` may be wrong or have another cause than the code."""
+    """Yield reasons why ``finding`` may be wrong, or why its cause may not be the code."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield "a GPU may have done unrecorded work"
@@ -326,7 +330,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
 
 
 def prediction_certainty(prediction: Prediction) -> Certainty:
-    """Return the certainty of a prediction, by the replay's error for the unchanged step."""
+    """Return the certainty of a prediction, from the replay's error for the unchanged step."""
     off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
     if off <= REPLAY_ERROR:
@@ -342,7 +346,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding that equal calls are slower; None if a setting or counter explains it."""
+    """Return the finding that equal calls are slower, unless a setting or counter explains it."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -359,7 +363,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding without a cause that takes more than half of a difference, or None."""
+    """Return the finding without a known cause that is more than half of a difference, or None."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:

@@ -2,7 +2,7 @@
 
 Counts of calls need no timing: two runs that make different calls differ on any machine. If two
 runs make the same calls equally often, the counts of calls show no cause. If all these calls are
-slower by the same factor, the machine or a setting is the cause.
+slower by the same factor, the machine or a setting is likely the cause.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from lstmprof.numbers import count, milliseconds
 #: Steps that differ by a smaller share count as equal.
 EQUAL_SHARE = 0.02
 #: Two steps do the same work if their calls differ by at most this share of all calls. Chosen by
-#: hand: 15 pairs of captures of each of four programs, quiet and loaded, did not differ at all.
-#: x[t] and x.unbind(0) in a loop over 100 LSTM cells differ by 6 %.
+#: hand: 15 pairs of captures of each of four programs, on quiet and loaded machines, did not differ
+#: at all; a loop over 100 LSTM cells that reads x[t] and a loop over x.unbind(0) differ by 6 %.
 SAME_SHARE = 0.02
 #: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops (``leaves_out``). Measured: the
 #: 15 pairs of six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
 #: A count of calls is mentioned if it differs between two runs by at least this factor.
 LEAST_COUNT_FACTOR = 1.5
-#: The verdict on a single run is at most "likely" if the ends of its 95 % interval differ by more
-#: than this factor. Chosen by hand.
+#: The verdict on a single run is at most "likely" if the ends of the 95 % interval of its step, or
+#: of its finding, differ by more than this factor. Chosen by hand.
 _ROUGH = 2.0
 #: Kinds of time that recurrent layers never cause.
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
     *(causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: Recurrent layers explain Python or unrecorded time if they take at least this share of that time.
-#: Chosen by hand.
+#: Recurrent layers explain Python or unrecorded time if the layers take at least this share of the
+#: time. Chosen by hand.
 _LAYERS_SHARE = 0.5
 #: Op → the name of its cell for users.
 CELLS = {
@@ -52,7 +52,7 @@ CELLS = {
 
 @dataclass(frozen=True)
 class Ratio:
-    """The length of one step divided by that of another, with the ends of its 95 % interval.
+    """The length of one step divided by the length of another, with its 95 % interval.
 
     ``high`` is None if the interval has no upper end.
     """
@@ -79,7 +79,7 @@ def span_of(profile: StepProfile) -> Span:
 
 
 def ratio_of(base: StepProfile, new: StepProfile) -> Ratio:
-    """Return the step of ``new`` divided by that of ``base``, with its 95 % interval.
+    """Return the step of ``new`` divided by the step of ``base``, with its 95 % interval.
 
     Each end of the interval combines the errors of both steps (root of the sum of squared logs).
     """
@@ -132,7 +132,7 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return {name of an op, kernel or (if there are none) contributor: its calls per step}."""
+    """Return name -> calls per step of ops and kernels; of contributors if neither is recorded."""
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
     if rows:
@@ -153,7 +153,11 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return the low end of the slow time minus ``factor`` times the fast high end, in ns."""
+    """Return by how many ns a finding surely exceeds ``factor`` times its time in the fast run.
+
+    This is the low end of the interval in the slow run minus ``factor`` times the high end in the
+    fast run.
+    """
     assert finding.fast is not None
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
     high = sum(ns * span.high_ns / span.ns for ns, span in _spans(finding.fast, finding, "fast_ns"))
@@ -161,7 +165,7 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Return the 95 % interval of the step or of ``finding`` if it is wide, as a clause."""
+    """Return a clause with the 95 % interval of the step or ``finding`` if it is wide, else ""."""
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
     high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
@@ -177,7 +181,10 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield (ns, length with 95 % interval) per part of ``finding``; ``which``: ``slow_ns`` …"""
+    """Yield (ns, the part's length with 95 % interval) for each part of ``finding``.
+
+    ``which`` is the field with the ns of the part: ``slow_ns`` or ``fast_ns``.
+    """
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)
@@ -204,7 +211,7 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return the counts in which two runs differ: of their layer calls, else of their ops.
+    """Return text: the counts in which two runs differ, of their layer calls or else of their ops.
 
     The text is empty if these counts hardly differ.
     """
@@ -239,8 +246,8 @@ def layer_in_words(profile: StepProfile) -> str:
 def layers_explain(finding: Finding | None) -> bool:
     """Return whether the recurrent layers may be why a finding takes so long.
 
-    They cause none of the kinds ``_BESIDE_LAYERS``, and no Python if they run in a graph or a
-    compiled loop. They explain Python and unrecorded time if they take ``_LAYERS_SHARE`` of it.
+    Layers cause none of the kinds ``_BESIDE_LAYERS``, and no Python if they run in a graph or a
+    compiled loop. Layers explain Python and unrecorded time if they take ``_LAYERS_SHARE`` of it.
     """
     if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
         return True
@@ -273,8 +280,8 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 def short_ops_doubt(finding: Finding) -> str | None:
     """Return a doubt if ``finding`` may be due to short ops that TensorFlow omits, else None.
 
-    The time of such ops appears as dispatch. So dispatch of the slow step may be such ops; and work
-    that only the slow step shows may be hidden in the dispatch of the fast step.
+    The time of such ops appears as dispatch. So the dispatch of the slow step may consist of such
+    ops. And work that only the slow step shows may be hidden in the dispatch of the fast step.
     """
     fast, slow = finding.fast, finding.slow
     if finding.kind == causes.DISPATCH and leaves_out(slow):
@@ -291,10 +298,10 @@ def short_ops_doubt(finding: Finding) -> str | None:
 def leaves_out(profile: StepProfile) -> bool:
     """Return whether a profile is of TensorFlow's executor on a CPU, which omits very short ops.
 
-    For each op of a graph the executor keeps a moving mean of its cycles. The profiler stops
-    recording the op if that mean falls below 8,000 (5,000 in older versions): ``KernelStats`` and
-    ``GetTFTraceMeLevel`` in its source. With 2.21 no ``host_tracer_level`` changed that. The time
-    of these ops appears as dispatch.
+    For each op of a graph the executor computes a moving mean of the op's cycles. The profiler
+    stops recording the op if this mean falls below 8,000 (5,000 in older versions): ``KernelStats``
+    and ``GetTFTraceMeLevel`` in TensorFlow's source. In TensorFlow 2.21, no ``host_tracer_level``
+    changes this. The time of these ops appears as dispatch.
     """
     if profile.device is not None or not profile.parts.get(_DISPATCH):
         return False

@@ -6,13 +6,13 @@
     roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
     tables ─ counts ────────────┘
 
-A finding is one kind of time, such as dispatch, and how much of it the steps have. For two steps,
-the differences of the kinds sum exactly to the difference of the steps' lengths; for one step, the
-times of the kinds sum exactly to the step's length. The kind with the largest saving comes first.
-If no kind of a single run saves ``NAMED_SHARE``, the longest kind comes first. Initialisation that
-takes ``NAMED_SHARE`` comes before work, because later steps have none. The waits of a device for
-its host (``HOST``) are ranked as one group by their common saving, because one change of the code
-may remove them all. All outputs use this order.
+A finding is one kind of time, such as dispatch, and how much of this kind the steps have. For two
+steps, the differences of the kinds sum exactly to the difference of the steps' lengths; for one
+step, the times of the kinds sum exactly to the step's length. The kind with the largest saving
+comes first. If no kind of a single run saves ``NAMED_SHARE`` of the step, the longest kind comes
+first. Initialisation that takes ``NAMED_SHARE`` comes before work, because later steps have no
+initialisation. The waits of a device for its host (``HOST``) are ranked as one group by their
+common saving, because one change of the code may remove them all. All outputs use this order.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lstmprof.numbers import milliseconds
 
 #: A cause with a smaller share of the difference, or of the step, is not named as a bottleneck.
 NAMED_SHARE = 0.15
-#: No remedy is shown for a cause with a smaller share of the difference, or of the step.
+#: No fix is shown for a cause with a smaller share of the difference, or of the step.
 ADVISED_SHARE = 0.05
-#: Number of kernels or ops that a finding shows as evidence, at most.
+#: Largest number of kernels or ops that a finding shows as evidence.
 LARGEST = 3
 #: Kinds of time without a known cause.
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
@@ -42,8 +42,9 @@ CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
-#: Kinds of work that join several parts of the breakdown. Texts for people name those parts that
-#: take at least ``_NAMED_PART`` of the kind in a step, at most ``_MOST_PARTS``. Chosen by hand.
+#: Kinds of work that join several parts of the breakdown. Texts for people name at most
+#: ``_MOST_PARTS`` of these parts: parts that take at least the share ``_NAMED_PART`` of the kind in
+#: a step. Chosen by hand.
 _JOINED = (causes.GEMM, causes.MEMORY, causes.COPY)
 _NAMED_PART, _MOST_PARTS = 0.1, 3
 
@@ -92,7 +93,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Return two mappings, for the fast (or no) and the slow run: kind of time → contributors."""
+    """Return (fast, slow) mappings: kind of time → contributors; all empty if ``fast`` is None."""
     comparison = causes.comparison_of(slow)
     fast_kinds = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return fast_kinds, causes.by_kind(slow, comparison)
@@ -109,21 +110,25 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 def group_of(kind: str, profile: StepProfile) -> str:
     """Return the group in which ``kind`` is reported: ``host`` if a device waits for its host.
 
-    Waits while the host prepares the input or compiles, and unknown host time, are their own group.
+    If a device waits while the host prepares the input or compiles, this is also in the group.
+    Unknown host time is a group of its own.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
 
 
 def wait_of(kind: str) -> str:
-    """Return ``host`` for kinds of waits that only a slow host causes, else ``kind`` unchanged."""
+    """Return ``host`` if ``kind`` is a wait that only a slow host causes, else return ``kind``."""
     return HOST if kind in causes.WAITS and kind in CAUSES else kind
 
 
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort by known cause, then by the saving (``saves``, in ns) of the group, then of the kind."""
+    """Sort kinds by saving of their group, then by their own saving; unknown causes come last.
+
+    ``saves`` is kind → saving in ns.
+    """
     group_ns: Counter[str] = Counter()
     wait_ns: Counter[str] = Counter()
     for row in rows:
@@ -178,7 +183,7 @@ class PartTimes:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of time, such as dispatch or matmul, and how much of it the steps have.
+    """One kind of time, such as dispatch or matmul, and how much of this kind the steps have.
 
     ``slow_ns`` is the time of this kind in the slow step, ``fast_ns`` in the fast step (0 for a
     single run). The finding with ``rank`` 1 is reported first. ``share`` is the share of the
@@ -250,7 +255,7 @@ def findings(
 
     The findings sum to the difference of the steps' lengths, or to the step's length for a single
     run (``fast`` is None). ``savings`` is kind -> saving for a single run; a kind that is missing
-    there saves all of its time.
+    in it saves all of its time.
     """
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)
@@ -313,7 +318,7 @@ def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes,
 
 
 def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
-    """Return the ops and kernels with the largest differences."""
+    """Return the ``LARGEST`` ops and kernels with the largest differences between the steps."""
     fast_spent, slow_spent = by_name(fast), by_name(slow)
     culprits = []
     for name in dict.fromkeys([*slow_spent, *fast_spent]):

@@ -1,10 +1,10 @@
 """The evidence for a finding (a kind of time), as a clause: its counts, or its largest op.
 
-Items are the ops, kernels or calls that make up a finding, for example matmuls. They are evidence
+Items are the ops, kernels or calls that make up a finding, for example matmuls. Items are evidence
 if they take at least ``EVIDENCE_SHARE`` of the finding. For two runs, the clause compares the
-numbers of items if the smaller number of the faster run explains most of the finding; else it
-compares the times of the items. If no items explain the finding, the clause names one op or range,
-or is empty.
+numbers of items if the smaller number of the faster run explains most of the finding; else the
+clause compares the times of the items. If no items explain the finding, the clause names one op or
+range, or is empty.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
 #: Items are evidence if they take at least this share of a finding. Chosen by hand.
 EVIDENCE_SHARE = 0.25
-#: The number of items explains a difference between two runs if the other run's number would save
-#: at least this share of the difference; otherwise the clause has the items' time. Chosen by hand.
+#: The number of items explains a difference between two runs if the fast run's number would save at
+#: least this share of the difference. Otherwise the clause has the items' time. Chosen by hand.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _LEAST_FACTOR = 1.1
-#: A share of a finding above this value is reported as all of it. Chosen by hand.
+#: An op or range with at least this share of a finding is not named, because it is the whole
+#: finding. Chosen by hand.
 _ALL_SHARE = 0.95
 #: Items with a smaller share of the time of all items are not listed. Chosen by hand.
 _LEAST_LISTED_SHARE = 0.01
-#: If the breakdown counts less than this share of the items' durations, the items overlap other
-#: work.
+#: Items overlap other work if the breakdown counts less than this share of the items' durations.
 _LEAST_OWN_SHARE = 0.8
 
-#: Noun of the items of a finding → names of their count in ``QUANTITIES``: the first for a host,
-#: the last for a device.
+#: Noun of the items of a finding → names of the items' count in ``QUANTITIES``: the first name for
+#: a host, the last for a device.
 _QUANTITIES: dict[str, tuple[str, ...]] = {
     **{noun: (name,) for noun, (name, _, _) in NOUNS.items()},
     **{"cast": ("casts",), "sync": ("syncs",), "dispatched": ("ops",)},
     "layer": ("layer_ops", "layer_kernels"),
 }
 _NOUN_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
-#: Kind of time → the nouns (of ``tally``) of the items that it counts.
+#: Kind of time → the nouns (of ``tally``) of its items.
 _NOUNS_OF_WORK = {
     causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
     causes.MEMORY: ("pointwise",),
@@ -70,7 +70,10 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Items of one kind (``noun``) in a run, per step; ``library`` runs them as layer ops."""
+    """The items with one ``noun`` in a run: their number and time in ns per step.
+
+    ``library`` is the library whose layer ops the items are, such as ``cuDNN``, or empty.
+    """
 
     noun: str
     number: float
@@ -85,7 +88,7 @@ class _Items:
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether the mean time is typical of all items: no outlier, and little overlap."""
+        """Return whether the mean time is typical of all items: no outliers, little overlap."""
         spread = self.spread
         if spread is None:
             return True
@@ -121,7 +124,7 @@ def most_of(finding: Finding) -> str | None:
 
 
 def named(finding: Finding) -> str:
-    """Return the words for a finding's kind of time, more precise for some kinds such as casts."""
+    """Return the words for a finding's kind of time; for some kinds, they name its main items."""
     if finding.kind == causes.LAUNCH:
         whole = total_ns(finding.contributors)
         copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
@@ -140,17 +143,18 @@ def named(finding: Finding) -> str:
 def may_be_copies(profile: StepProfile) -> bool:
     """Return whether casts may be copies to a GPU.
 
-    PyTorch casts and copies between devices by the same ops. They may be copies if a GPU was used
-    but not recorded, and no cast has a recorded dtype.
+    PyTorch uses the same ops for casts and for copies between devices. Casts may be copies if a GPU
+    was used but not recorded, and no cast has a recorded dtype.
     """
     unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
     return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
 
 
 def pace(profile: StepProfile) -> str:
-    """Return number and rate of launches and the time of a kernel and a gap; empty if unknown.
+    """Return number and rate of launches, and the time of a kernel and of a gap, as text.
 
-    If a few long gaps distort the mean, the longest gap is given instead.
+    The text is empty if one of them is unknown.
+    If a few long gaps distort the mean gap, the text has the longest gap instead.
     """
     launches, rate = (QUANTITIES[name].amount(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
@@ -174,7 +178,10 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """Return a finding's non-zero counts, and mean durations (if uneven: median and longest)."""
+    """Return a finding's non-zero counts, and mean durations.
+
+    If durations are uneven, return median and longest durations instead of means.
+    """
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -199,7 +206,7 @@ def lasting(spread: Spread) -> str:
 
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
-    """Return the evidence for a single run: ``52 convolutions per step (1.2 ms each)``, or ""."""
+    """Return the evidence in a single run: ``52 convolutions per step (1.2 ms each)``, or ""."""
     if not items or sum(i.ns for i in items) < EVIDENCE_SHARE * finding.slow_ns:
         return ""
     first, *others = items
@@ -222,7 +229,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Return the evidence for a comparison: in both runs, the items' number, or else their time."""
+    """Return the evidence in two runs: the items' number in both, or else their time in both."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -243,7 +250,10 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
 
 
 def _without(items: _Items, number: float) -> float:
-    """Return the ns saved with only ``number`` items; the short ones count as missing if uneven."""
+    """Return the ns that a step would save with only ``number`` items.
+
+    If the durations are uneven, assume that the short items are the ones that would be missing.
+    """
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
     if not number or spread is None or not spread.uneven:
@@ -300,7 +310,7 @@ def _length(items: _Items) -> str:
 
 
 def _uneven(items: _Items) -> str:
-    """Return the durations of the items if a few, not hidden by other work, take most time."""
+    """Return the items' durations if a few items, not hidden by other work, take most time."""
     spread = items.spread
     few = spread is not None and spread.uneven and _LEAST_OWN_SHARE * spread.longest_ns <= items.ns
     return _length(items) if few else ""
@@ -313,7 +323,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Return the items in ``profile``, most time first, scaled down to ``spent_ns`` if longer."""
+    """Return the items in ``profile``, longest first; their times sum to ``spent_ns`` at most."""
     contributors: Sequence[Contributor] = finding.contributors
     if profile is not finding.slow:
         comparison = causes.comparison_of(finding.slow)
@@ -330,7 +340,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _taken(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (ns, op names) of the contributors of a kind, longest first."""
+    """Return noun → (ns, op names) of the contributors of a kind of time, longest noun first."""
     taken: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -362,7 +372,7 @@ def _quantity(noun: str, profile: StepProfile) -> str:
 
 
 def _library(names: set[str]) -> str:
-    """Return the library (``cuDNN``) in all of these op names; empty if none, or several."""
+    """Return the library, such as ``cuDNN``, that all op ``names`` contain; else empty."""
     libraries = {
         next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
         for name in names
@@ -371,7 +381,7 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """Return a clause with the op that adds most time, if it adds ``EVIDENCE_SHARE``."""
+    """Return a clause with the op that adds most time, if it adds ``EVIDENCE_SHARE``, else ""."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""

@@ -1,8 +1,8 @@
 """The kinds of time (bottlenecks), and the rules that assign each contributor to one kind.
 
 A contributor is an op, kernel, call or other event with its time in a step. The first rule of
-``RULES`` that holds decides. So every nanosecond has exactly one kind, and the differences of the
-kinds sum to the difference of the steps.
+``RULES`` that holds decides its kind. So every nanosecond has exactly one kind, and the differences
+of the kinds sum to the difference of the steps.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ KINDS = {
 
 
 def shown(kind: str) -> str:
-    """Return the name of a kind of time for people, as for the same part of the breakdown."""
+    """Return the name of a kind of time for people: the name of the same part of the breakdown."""
     words = {UNRECORDED: PART_WORDS["host"], UNKNOWN: PART_WORDS["unattributed"]}
     return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
@@ -235,7 +235,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return facts, from the slow run, that decide the kinds of time of both runs' contributors."""
+    """Return the facts of the slow run; they decide the kinds of the contributors of both runs."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

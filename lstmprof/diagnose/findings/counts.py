@@ -1,7 +1,7 @@
 """Counts and durations of a step that are evidence for its kinds of time.
 
-They are read from the tables and the tally of a profile. Every count is per step; it is None if it
-is unknown or does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
+They are read from the tables and the tally of a profile. Every count is per step; a count is None
+if it is unknown or does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Amount = Callable[[StepProfile], float | None]
 class Quantity:
     """One count or duration: its text, and its unit (empty for a plain number).
 
-    ``amount`` computes it for a profile; None means unknown. ``singular`` is the singular of
-    ``text``. A duration is a ``statistic`` (mean, median or longest) of the noun ``length_of``.
+    ``amount`` computes the quantity for a profile; None means unknown. ``singular`` is the singular
+    of ``text``. A duration is a ``statistic`` (mean, median or longest) of the noun ``length_of``.
     """
 
     name: str
@@ -70,7 +70,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function that sums a table's bytes per step, or None if a row's are unknown."""
+    """Return a function that sums a table's bytes per step; it returns None if a row has none."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -81,7 +81,7 @@ def _bytes(table: str) -> Amount:
 
 
 def _value_reads(profile: StepProfile) -> float:
-    """Count the values that the host reads; ``aten::item`` and the op inside it count once."""
+    """Count the values that the host reads; ``aten::item`` and the op inside it count as one."""
     outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)

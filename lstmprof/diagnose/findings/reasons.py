@@ -1,10 +1,9 @@
 """Find calls that two runs make equally often and that take longer in one of them, and the reason.
 
 A call is an op on a host, or an activity on a device. Two runs of one implementation, workload and
-precision make the same calls if name and number agree. If each takes 1.5 times as long, something
-other than the number is the cause. Each check of ``_REASONS`` has its own rule: the reason must
-explain a good part of the difference between the steps, or be the only known difference. Reasons
-from counters precede settings, which are listed with them.
+precision make the same calls if names and numbers of calls agree. If each call takes at least 1.5
+times as long, the number of calls is not the cause. Each check in ``_REASONS`` has its own rule.
+Reasons from counters come before settings; a reason also lists the settings that differ.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _ALIKE = 0.1
 #: Threads spin, or wait for each other, if they keep this many more CPUs busy than in the other
 #: run. Chosen by hand.
 _MORE_CPUS = 0.5
-#: Time of one microcode assist for a denormal, ns. Measured on a Xeon (family 6, model 167) beside
-#: seven other processes: each of 2,000,000 products of a denormal takes 69 to 70 ns of CPU time
-#: longer than one of normal numbers.
+#: Time of one microcode assist for a denormal, in ns. Measured on a Xeon (family 6, model 167)
+#: while seven other processes ran: of 2,000,000 products, each product with a denormal takes 69 to
+#: 70 ns of CPU time longer than a product of normal numbers.
 _ASSIST_NS = 70
-#: Bytes that a miss of the last cache level reads: the cache line of all x86 and most Arm CPUs.
+#: Bytes that a miss of the last cache level reads: a cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
 #: A thread takes part in the work if it has at least this share of the busiest thread's CPU time.
 #: Chosen by hand.
@@ -49,9 +48,9 @@ _LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why calls are slower: its ``name``, and a clause with its numbers.
+    """A reason why calls are slower: its ``name``, and a clause with numbers (``text``).
 
-    ``setting`` is the setting behind it, if there is one.
+    ``setting`` names the setting that is the reason; it is empty if the reason is no setting.
     """
 
     name: str
@@ -71,7 +70,7 @@ EXPLAINS = (
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """Return the first reason of ``_REASONS`` that holds; its text lists other settings too."""
+    """Return the first reason of ``_REASONS`` that holds; its text also lists other settings."""
     reasons = (check(fast, slow) for check in _REASONS)
     first = next((reason for reason in reasons if reason is not None), None)
     others = [
@@ -148,7 +147,7 @@ def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _waited(profile: StepProfile) -> str:
-    """Return how long the busiest thread waited; empty if unknown."""
+    """Return a clause: for which share of its time the busiest thread waited; "" if unknown."""
     cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
     if not cpu_ns or waited_ns is None:
         return ""
@@ -251,7 +250,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run executes ``_MORE_INSTRUCTIONS`` times as many."""
+    """Return the reason if the slow run executes ``_MORE_INSTRUCTIONS`` times as many of them."""
     first, second = (
         _per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)
     )
@@ -306,7 +305,7 @@ def _busy_cpus(profile: StepProfile) -> float | None:
 
 
 def _cpu_share(profile: StepProfile) -> float | None:
-    """Return the share of time in which the only thread had a CPU; None for several threads."""
+    """Return the share of time in which the run's thread had a CPU; None for several threads."""
     return _busy_cpus(profile) if profile.info.threads == 1 else None
 
 
@@ -352,7 +351,10 @@ def _marked(profile: StepProfile, names: frozenset[str], waits: bool) -> StepPro
 
 
 def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
-    """Return the names of calls that both runs make, each ``LONGER`` times as long in ``slow``."""
+    """Return the names of calls that take at least ``LONGER`` times as long in ``slow``.
+
+    Both runs make these calls equally often.
+    """
     if not _alike(fast, slow):
         return frozenset()
     fast_calls, slow_calls = calls(fast), calls(slow)
@@ -362,7 +364,7 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
 
 
 def _alike(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether calls of one name do the same in both runs; False for foreign profiles."""
+    """Return whether calls of one name do the same in both runs; False unless both are captures."""
     first, second = fast.info, slow.info
     on_one_kind = (fast.device is None) == (slow.device is None)
     return (

@@ -1,10 +1,10 @@
 """How much shorter a step would be without one kind of its time.
 
-For casts and copies on a device, a replay of the step without them says how much. It is little if
-the device waits for its host anyway. It may be more than their own time, because the host need not
-launch them, but at most their time plus the idle time of the step. For work with a known least time
-(``roofline``), the saving is the time above the least time. For waits and all other work it is the
-whole time, the most that can be saved.
+For casts and copies on a device, a replay of the step without them shows how much. The saving is
+small if the device waits for its host anyway. It may exceed their own time, because the host need
+not launch them, but it is at most their time plus the idle time of the step. For work with a known
+least time (``roofline``), the saving is the time above the least time. For waits and all other
+work, the saving is the whole time, which is the most that can be saved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_EVENTS = 200_000
 
 @dataclass(frozen=True)
 class Saving:
-    """How much shorter a step would be, in ns, and how that was computed (``by``)."""
+    """How much shorter a step would be, in ns; ``by`` says how the saving was computed."""
 
     ns: int
     by: str
@@ -45,7 +45,7 @@ class Saving:
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Return kind -> saving, for the kinds that would not save all of their time.
+    """Return kind -> saving, for kinds whose saving is not simply all of their time.
 
     Raises:
         RunError: a file of the run is missing or damaged.
@@ -74,8 +74,8 @@ def _replayed(
 ) -> Iterator[tuple[str, Saving]]:
     """Yield (kind, replayed saving) for casts and copies that take ``_LEAST_SHARE`` of the step.
 
-    Nothing is yielded if the profile has no launches, because a replay cannot tell without them
-    which work waits for which, or if the replay misses the measured step by ``REPLAY_ERROR``.
+    Yield nothing if the profile has no launches, because then a replay does not know which work
+    waits for which. Yield nothing if the replay misses the measured step by ``REPLAY_ERROR``.
     """
     least = _LEAST_SHARE * profile.length_ns
     replayed_kinds = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]

@@ -20,13 +20,13 @@ DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
 FLUSH, AS_ZERO = "flush to zero", "denormals are zero"
 #: Shown as the value of an environment variable that is not set in a run.
 UNSET = "unset"
-#: Largest number of differences that are listed; the others are only counted.
+#: Largest number of differences that are listed; further differences are only counted.
 _MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that changes speed: its name, how to read it, and its ``slower`` value, if any."""
+    """A setting that may change speed: its name, how to read it, and its slower value, if any."""
 
     words: str
     value: Callable[[RunInfo], Any]
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs between two runs; ``fits`` if the slow run may be slower by it."""
+    """A setting that differs between two runs; ``fits``: it may be why the slow run is slower."""
 
     setting: str
     slow: str
@@ -53,7 +53,8 @@ def _at(field: str) -> Callable[[RunInfo], Any]:
 def denormals(info: RunInfo) -> str | None:
     """Return whether denormals are ``flushed`` (to zero) or ``kept``; None if unknown.
 
-    The framework's own setting precedes the setting of the thread that runs the step.
+    If the framework's own setting is known, it counts; else the setting of the step's thread
+    counts.
     """
     flushed = info.denormals_flushed
     thread_words = None if flushed is None else "flushed" if flushed else "kept"

@@ -1,4 +1,4 @@
-"""The verdicts of ``lstmprof compare --fail-if``: one per pair of runs; the worst one decides."""
+"""The verdicts of ``lstmprof compare --fail-if``: one per pair of runs; the worst decides."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ class Judged:
 class Verdict:
     """Whether the run ``new`` keeps every limit, compared with the run ``base``.
 
-    ``ratio`` is None if a step takes no time. ``judged`` has one entry per limit. ``advice`` is for
-    inconclusive verdicts, ``why`` (the diagnosis) for failed ones; else they are empty.
+    ``ratio`` is None if a step takes no time. ``judged`` has one entry per limit. ``advice`` is
+    empty unless the verdict is inconclusive; ``why`` (the diagnosis) is empty unless the verdict is
+    fail.
     """
 
     base: StepProfile
@@ -340,7 +341,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return functions of a run, strictest first; runs with the same result of one form a pair."""
+    """Return functions of a run, strictest first; two runs with equal results form a pair."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

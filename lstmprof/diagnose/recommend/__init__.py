@@ -6,8 +6,8 @@
 
 Each implementation that runs here is first timed in one round. The fastest of them are then timed
 again: their processes take turns, so that changes of the machine's speed affect all of them.
-``diagnose`` compares each implementation with the fastest and says why it is slower; if the steps
-do not differ beyond noise, the two are tied.
+``diagnose`` compares each implementation with the fastest and says why it is slower. If the step
+of an implementation does not differ from the fastest step beyond noise, the two are tied.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class LeftOut:
 class Ranked:
     """One measured implementation and its rank; tied implementations share a ``rank``.
 
-    ``slowdown`` is its step divided by the fastest step. ``certainty`` is ``first`` for the fastest
-    implementation, ``tie`` if it may be as fast, ``measured`` if it is surely slower, and
-    ``unknown`` if the profile does not decide. ``reason`` says why it is slower; it is empty for
-    the fastest. ``first_look`` is True if it was timed in one round only.
+    ``slowdown`` is the length of its step divided by the length of the fastest step. ``certainty``
+    is ``first`` for the fastest implementation, ``tie`` if it may be as fast, ``measured`` if it is
+    surely slower, and ``unknown`` if the profile does not decide. ``reason`` says why it is slower
+    than the fastest implementation; it is empty for the fastest. ``first_look`` is True if it was
+    timed in one round only.
     """
 
     rank: int
@@ -144,7 +145,10 @@ class Recommendation:
         return f"{text}.{self._framework_sentence()}"
 
     def _framework_sentence(self) -> str:
-        """Return a sentence on the fastest slower implementation of the user's framework, or ""."""
+        """Return a sentence on the fastest implementation of the user's framework, or "".
+
+        It is "" if that implementation is not known to be slower than the fastest of all.
+        """
         own = self.framework
         if own is None or self.winner.profile.info.framework == own:
             return ""
@@ -187,7 +191,7 @@ class Recommendation:
 def ranked(
     finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
 ) -> tuple[Ranked, ...]:
-    """Rank the runs by the length of their steps, shortest first.
+    """Return the runs with their ranks, shortest step first.
 
     ``finals`` were timed in several rounds, ``first_looks`` in one round only.
 

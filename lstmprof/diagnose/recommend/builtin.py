@@ -69,10 +69,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Against:
-    """A run compared with its framework's layer op, by whole steps or (no ``diagnosis``) by layers.
+    """A run compared with its framework's layer op, by their steps or by one call of a layer.
 
-    ``builtin`` is the name of the layer op's run, ``state`` its speed compared with the run, and
-    ``factor`` the run's time divided by the layer op's; it is None if unknown.
+    ``builtin`` is the name of the layer op's run. ``state`` says whether the layer op is faster or
+    slower than the run. ``factor`` is the run's time divided by the layer op's time, or None if
+    unknown. ``diagnosis`` compares the steps; it is None if layers are compared, or nothing.
     """
 
     run: str
@@ -95,7 +96,9 @@ class Against:
 def against_builtin(
     breakdown: Breakdown, wanted: DiagnosisOptions, progress: Progress = lambda line: None
 ) -> Against:
-    """Compare the run of ``breakdown`` with its framework's layer op, captured if needed.
+    """Compare the run of ``breakdown`` with its framework's layer op.
+
+    The layer op is captured if no run of it exists.
 
     Raises:
         CaptureError: the capture failed.
@@ -122,7 +125,7 @@ def against_builtin(
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
-    """Return the request to capture the layer op.
+    """Return the request to capture a layer op other than the run's ``implementation``.
 
     Raises:
         UsageError: no layer op exists for this network on this machine; the message says why.
@@ -154,7 +157,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return what must be installed before the implementation can run, as a clause, or None."""
+    """Return a clause on what must be installed to run the implementation; None if nothing."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -164,7 +167,9 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> Run:
-    """Return a run of ``request``: from the folder of ``neighbour``, from the cache, or new.
+    """Return a run of ``request`` in the folder of ``neighbour`` or in the cache, or a new run.
+
+    A new run is written to the cache.
 
     Raises:
         CaptureError: a worker died, hung or refused.
@@ -199,7 +204,10 @@ def _serves(info: RunInfo, request: CaptureRequest) -> bool:
 
 
 def _is_installed(info: RunInfo) -> bool:
-    """Return whether the run used this interpreter's version of the framework, if known."""
+    """Return whether this interpreter has the framework in the version that the run used.
+
+    It is False if the run's framework is unknown.
+    """
     if not info.framework:
         return False
     version = (info.versions or {}).get(info.framework)
@@ -210,7 +218,7 @@ def _is_installed(info: RunInfo) -> bool:
 
 
 def same_machine(first: RunInfo, other: RunInfo) -> bool:
-    """Return whether both runs used machines of the same kind; False if unknown."""
+    """Return whether both runs used the same models of CPU and GPU; False if a CPU is unknown."""
     facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (first, other)]
     return facts[0][0] is not None and facts[0] == facts[1]
 
@@ -222,7 +230,7 @@ def _gpu(info: RunInfo) -> str | None:
 def _compare_steps(
     breakdown: Breakdown, best: Breakdown, shape: Shape, op: str, wanted: DiagnosisOptions
 ) -> Against:
-    """Compare clean steps of the same network on the same machine."""
+    """Compare the clean steps of the run and of the layer op, which used the same machine."""
     diagnosis = diagnose_all([breakdown, best], (), wanted, must_compare=True)[0]
     assert diagnosis.fast is not None
     mine, other = diagnosis.slow, diagnosis.fast
@@ -247,7 +255,7 @@ def _compare_steps(
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape, op: str) -> Against:
-    """Return the times of the run and the layer op without a ratio: the machines may differ."""
+    """Return the times of the run and the layer op without a ratio, because machines differ."""
     mine, other = (milliseconds(step_profile_of(each).length_ns) for each in (breakdown, best))
     name = breakdown.run.name
     sentence = (
@@ -269,7 +277,7 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
 def _compare_layers(
     breakdown: Breakdown, best: Breakdown, shape: Shape, layer: Mapping[str, Any], op: str
 ) -> Against:
-    """Compare one call of the slowest layer with one of the layer op, both as profiled."""
+    """Compare one call of the slowest layer with one call of the layer op, both as profiled."""
     name, row = breakdown.run.name, slowest_layer(best)
     how = how_it_runs(breakdown, shape)
     if row is None or not call_ns(row) or not call_ns(layer):
@@ -306,7 +314,7 @@ def _compare_layers(
 
 
 def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
-    """Return how the layer runs as text, such as ``runs 30 LSTMCell steps per batch``."""
+    """Return a clause on how the run computes its layer: ``runs 30 LSTMCell steps per batch``."""
     row = shape.layer or slowest_layer(breakdown)
     w = shape.workload
     cells = w.time_steps * w.layers * w.directions

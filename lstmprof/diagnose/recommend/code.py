@@ -24,7 +24,7 @@ $fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: Features beyond one forward LSTM layer and a head, which a network has or a template supports.
+#: Ways in which a network may differ from one forward LSTM layer with a head: ``layers``, ``gru``…
 _Extras = frozenset[str]
 _ONE: _Extras = frozenset()
 _FORWARD: _Extras = _ONE | {"layers"}
@@ -32,7 +32,7 @@ _LSTMS: _Extras = _FORWARD | {"directions"}
 _WITH_HEAD: _Extras = _LSTMS | {"gru"}
 _ALL: _Extras = _WITH_HEAD | {"rnn", "no head"}
 
-#: Implementation → its template, and the extras that the template supports.
+#: Implementation → its template, and the differences (``_Extras``) that the template supports.
 TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "torch-lstmcell-basic": (templates.BY_HAND, _ONE),
     "torch-lstmcell-fused": (templates.CELL, _ONE),
@@ -77,7 +77,7 @@ def code_of(implementation: str, workload: Workload) -> str:
 
 
 def _extras(w: Workload) -> set[str]:
-    """Return what the network has beyond one forward LSTM layer and a head."""
+    """Return in which ways the network differs from one forward LSTM layer with a head."""
     has = {"layers": w.layers > 1, "directions": w.bidirectional, "no head": not w.head}
     return {extra for extra, is_there in has.items() if is_there} | {w.cell} - {"lstm"}
 

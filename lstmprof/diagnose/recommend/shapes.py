@@ -32,7 +32,10 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
 @dataclass(frozen=True)
 class Shape:
-    """A network and its conditions; ``layer`` is the row of sizes if run.json has none."""
+    """A network and its conditions.
+
+    ``layer`` is the row of the layer table with the sizes; it is None if run.json has the sizes.
+    """
 
     workload: Workload
     precision: str
@@ -45,7 +48,7 @@ class Shape:
 
     @property
     def words(self) -> str:
-        """Return ``1×320, batch 64, 100 time steps of 123 inputs``."""
+        """Return the network as text: ``1×320, batch 64, 100 time steps of 123 inputs``."""
         w = self.workload
         both = " bidirectional" if w.bidirectional else ""
         cell = "" if w.cell == "lstm" else f" {w.cell.upper()}"
@@ -86,9 +89,9 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the row of the layer table with the most time over all its calls; None if no row.
+    """Return the row of the layer table with the most time in all its calls; None if no row.
 
-    If the number of calls is unknown, the row has the time of all of them.
+    If the number of calls is unknown, the times of the row are already sums over all calls.
     """
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
     return max(rows, key=lambda row: call_ns(row) * (row["calls"] or 1), default=None)

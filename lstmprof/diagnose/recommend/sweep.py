@@ -31,7 +31,8 @@ Progress = Callable[[str], None]
 #: far less.
 FAR_BEHIND = 2.0
 #: CPU seconds that one round takes besides its timed steps (start, import, compile, profile, read
-#: the profile). Measured on two cores of a Xeon, and only for torch, JAX and TensorFlow.
+#: the profile), per framework. Measured on two cores of a Xeon. The number for other frameworks,
+#: ``OTHER_WORKER_S``, was not measured.
 WORKER_S = {"torch": 7.0, "jax": 8.0, "tensorflow": 11.0}
 OTHER_WORKER_S = 15.0
 #: Seconds of timed steps per round, in the first round and in later rounds.
@@ -168,7 +169,10 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """Yield (run name, breakdown) of requested runs, made in turns per group unless they exist."""
+    """Yield the name and the breakdown of each requested run; add failures to ``left``.
+
+    The runs of a group are captured in turns, unless all of them exist.
+    """
     is_done = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, is_done, strict=True) if not is_kept]
     names = {name: request for group in groups for name, request in group.items()}
@@ -185,7 +189,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether a run exists at ``place`` and the same code made it on this machine."""
+    """Return whether a run exists at ``run_path`` that the same code made on such a machine."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info
@@ -198,7 +202,7 @@ def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
 
 
 def _fastest(looks: Mapping[str, Breakdown]) -> list[str]:
-    """Return the names of the ``MOST_IN_TURNS`` fastest runs, without those ``FAR_BEHIND``."""
+    """Return the names of the fastest runs: at most ``MOST_IN_TURNS``, none ``FAR_BEHIND``."""
     lengths = {name: b.timings.step_ns for name, b in looks.items() if b.timings is not None}
     least = min(lengths.values(), default=0.0)
     near = [name for name, length in lengths.items() if length <= FAR_BEHIND * least]

@@ -31,8 +31,8 @@ from lstmprof.numbers import milliseconds
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
-#: Categories of work in recurrent layers. One run may do it in ``rnn`` ops, another run in matmuls
-#: and elementwise kernels.
+#: Categories of work in recurrent layers. One run may do this work in ``rnn`` ops, another run in
+#: matmuls and elementwise kernels.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
 #: Most layers, and most input numbers per batch, for which a roofline is computed. The work is
 #: counted layer by layer, and sometimes a batch must be generated.
@@ -165,7 +165,10 @@ def roofline(
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
-    """Return one entry per category with busy time, longest first; recurrent layers are one."""
+    """Return one entry for each category that has busy time, longest first.
+
+    All ``LAYER_CATEGORIES`` together are one entry if the step has ``rnn`` ops.
+    """
     together = LAYER_CATEGORIES if busy_ns.get("rnn") else ()
     groups = {
         together if category in together else (category,)
@@ -200,7 +203,7 @@ def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
 
 
 def recorded(info: RunInfo) -> Peaks | None:
-    """Return the peak rates in run.json; None if one of them was not measured or is invalid."""
+    """Return the peak rates in run.json; None if a rate was not measured or is invalid."""
     peaks = info.peaks
     if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None
@@ -241,8 +244,8 @@ def roofline_of(
 ) -> Roofline | None:
     """Return the roofline of a run; None if its work or the device's peaks are unknown.
 
-    The peak rates are ``given``, or the highest of this run and of those ``others`` with the same
-    device, precision and number of threads.
+    The peak rates are ``given``, or the highest rates of this run and of ``others`` that have the
+    same device, precision and number of threads.
     """
     alike = [
         other
@@ -258,7 +261,7 @@ def roofline_of(
 
 
 def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
-    """Return how many times their least time the matmuls take; at least 1.
+    """Return the time of the matmuls divided by their least time; at least 1.
 
     Raises:
         UsageError: the bound is unknown, or there are no matmuls.

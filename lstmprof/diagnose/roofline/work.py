@@ -54,8 +54,8 @@ MASTER_BYTES, TOKEN_BYTES, CAST_BYTES = 4, 8, 6
 class Pointwise:
     """The elementwise work of a cell per unit and time step, without the matmuls.
 
-    ``forward`` and ``backward`` are operations (σ, tanh and √ count as 1). ``saved`` is how many
-    numbers are saved for the backward pass.
+    ``forward`` and ``backward`` are numbers of operations (σ, tanh and √ count as 1). ``saved`` is
+    how many numbers are saved for the backward pass.
     """
 
     forward: int
@@ -70,8 +70,8 @@ class Pointwise:
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
 #: Optimizer → (operations per parameter, numbers read or written per parameter in addition to the
-#: gradient). Adam computes in the order at the end of section 2 of D. Kingma and J. Ba,
-#: arXiv:1412.6980.
+#: gradient). Adam's operations are counted in the order that the end of section 2 of D. Kingma and
+#: J. Ba, arXiv:1412.6980, proposes.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
 #: Loss → its category in the ledger.
@@ -216,7 +216,7 @@ def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
 
 
 def _optimizer(w: Workload, s: _Sizes) -> Cost:
-    """Return the optimizer's work; only Adam also changes embedding rows that the batch lacks."""
+    """Return the optimizer's work; only Adam changes embedding rows that are not in the batch."""
     operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0

@@ -5,8 +5,8 @@
     lane ─▶ calls  waits  work  recurrent  autograd ─▶ Seen
     contexts (what a time interval serves: input, compiling, reading values)
 
-A lane is one device of a rank, or the rank's host. The time of a fact
-is the time that the lane spends, or waits, in the events of the fact.
+    A lane is one device of a rank, or the rank's host. The time of a fact is the time that the lane
+    spends, or waits, in the events of the fact.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Work of PyTorch's autograd besides gradients: hooks, recomputation, TorchScript's graphs.
 
 The engine wraps each node in an op ``autograd::engine::evaluate_function: NODE``. Hooks on the
-gradient that a node receives run inside it before the node (torch/csrc/autograd/engine.cpp,
-call_tensor_pre_hooks). Sums, checks and reductions of the node's results run after the node, and so
-do hooks of modules and parameters. A forward op inside a node is a recomputation (checkpointing).
+gradient that a node receives run inside this op, before the node (torch/csrc/autograd/engine.cpp,
+call_tensor_pre_hooks). Sums, checks and reductions of the node's results run after the node, as do
+hooks of modules and parameters. A forward op inside a node is a recomputation (checkpointing).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: The backward pass grows if at least this many steps were profiled, each has more nodes than the
-#: step before, and the largest gain is at most this many times the smallest. Chosen by hand.
+#: The backward pass grows from step to step if at least ``_GROWING_STEPS`` steps were profiled,
+#: each step has more nodes than the step before, and the largest increase is at most ``_EVENLY``
+#: times the smallest. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
-#: The node around a module with a registered backward hook; the hook runs after it.
+#: The node around a module with a registered backward hook; the hook runs after the node.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
 #: The node that sums a parameter's gradient (torch/csrc/autograd/functions/accumulate_grad.h).
 #: Hooks run after the ops that it calls.
@@ -42,7 +43,7 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     The result is empty for distributed training, which uses such hooks itself.
     """
     if (lane.here & lane.events.where_name(_DISTRIBUTED.search)).any():
-        return ()  # they fetch parameters and reduce gradients by such hooks
+        return ()  # distributed training fetches parameters and reduces gradients by such hooks
     parent, start_ns = lane.parent, lane.events.start_ns
     wrappers, names = lane.events_named(_NODE.match), lane.names
     codes = {text: code for code, text in enumerate(lane.texts)}
@@ -66,8 +67,8 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
     """Return forward ops that the backward pass computes again, one fact per op name.
 
-    Their time is the time of the backward nodes in which they run, shared among the names by count.
-    It includes the Python code of checkpointing, but not nodes inside these nodes.
+    The time of these ops is the time of the backward nodes in which they run, divided among the
+    names by count. It includes the Python code of checkpointing, but not nodes inside these nodes.
     """
     node = lane.inside(lane.events_named(_NODE.match))
     forward = lane.events_named(_FORWARD.match) & (node != NONE)
@@ -82,8 +83,8 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
 def growing(lane: Lane) -> tuple[int, int] | None:
     """Return the number of backward nodes in the first and in the last step if the number grows.
 
-    Return None if it does not grow by about the same number in each step, if the steps have
-    different numbers of forward ops, and if there are fewer than ``_GROWING_STEPS`` steps.
+    Return None if the number does not grow by about as much in each step, if the steps have
+    different numbers of forward ops, or if there are fewer than ``_GROWING_STEPS`` steps.
     """
     if not lane.marked:
         return None

@@ -1,10 +1,11 @@
 """Programs and ops that Python calls, compilations, and calls that initialise a GPU or load code.
 
-``PjitFunction(name)`` is a call of a JAX program, including its own operators (``add``, ``scan``):
-jaxlib's pjit.cc. A call inside another call, or inside tracing, does not count.
+``PjitFunction(name)`` is a call of a JAX program; JAX's own operators (``add``, ``scan``) are
+programs, too (jaxlib's pjit.cc). A call inside another call, or inside tracing, does not count.
 ``EagerLocalExecute: Type`` is an operator that TensorFlow runs outside of a function, or a function
-(``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc. A call counts as
-initialising or loading if its name says so, or if it is the first of its name and unusually long.
+(``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc. A runtime call counts as
+initialising or loading if its name says so, or if it is the first call of its name and unusually
+long.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
 FUNCTION = re.compile(r"EagerLocalExecute: __")
 #: ``op_name`` of the call of a tf.function that was traced for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: A function is created repeatedly if at least this many functions of its name are traced for the
-#: first time. Some programs define two functions of one name.
+#: The program creates a function again and again if at least this many functions of the same name
+#: are traced for the first time. Some programs define two functions of one name.
 _NEW = 3
 #: Operators that fetch the input of a step; they cannot be moved into a tf.function.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
@@ -42,7 +43,7 @@ _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerC
 def compiled(lane: Lane) -> tuple[Fact, ...]:
     """Return the events of tracing and compiling; ``within`` is the op around each event.
 
-    That op is the call of a JAX program or of a TensorFlow function.
+    This op is the call of the JAX program or TensorFlow function that is compiled.
     """
     rows = _compilations(lane)
     return lane.by_name(rows, lane.events.dur_ns, lane.around(rows))
@@ -76,8 +77,8 @@ def eager(lane: Lane) -> tuple[Fact, ...]:
 def called(lane: Lane) -> tuple[Fact, ...]:
     """Return the host time of calls of JAX programs and of TensorFlow's eager ops and functions.
 
-    The time is the dispatch and Python inside each call and between it and the call before. A gap
-    between two calls that is longer than ``UNUSUAL`` times the median gap does not count.
+    The time is the dispatch and Python inside each call, and since the end of the previous call. A
+    gap between two calls does not count if it is longer than ``UNUSUAL`` times the median gap.
     """
     events = lane.events
     calls = lane.events_named(PROGRAM.fullmatch) | lane.events_named(EAGER.fullmatch)
@@ -128,7 +129,7 @@ def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
 #: Runtime of a GPU -> how the names of its functions begin (for CUDA also the names of driver
 #: functions).
 RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
-#: Calls that load code whenever they are made; the last two are names of Nsight Systems.
+#: Calls that always load code or initialise; the last two are names that Nsight Systems writes.
 _LOADS = re.compile(
     r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
@@ -139,10 +140,10 @@ _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
 #: A runtime call that takes at least this long (ns) also loads or initialises something. A launch
 #: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler), 150 times less.
 LONG_CALL_NS = 1_000_000
-#: A first call also loads or initialises something if it takes at least this many times the median
-#: of the later calls.
+#: A first call also loads or initialises something if it takes at least this many times as long as
+#: the median of the later calls.
 LONGER = 10
-#: The factor for ops that compute on the CPU, whose time also varies with the size of their input.
+#: ``LONGER`` for ops that compute on the CPU, whose time also depends on the size of their input.
 #: Chosen by hand.
 LONGER_ON_CPU = 100
 
@@ -153,7 +154,7 @@ def loads(name: str) -> bool:
 
 
 def steps_before(lane: Lane) -> int:
-    """Return the number of steps before the profile, by the markers, which count from 0 or 1."""
+    """Return how many steps ran before the profile, from step markers, which count from 0 or 1."""
     numbers = lane.step[lane.rank & (lane.step != NONE)]
     return max(0, int(numbers.min()) - 1) if len(numbers) else 0
 
@@ -169,7 +170,7 @@ def loading(lane: Lane) -> tuple[Fact, ...]:
 
 
 def starting(lane: Lane) -> Flags:
-    """Return for each event whether it loads code or initialises, or is inside a call that does.
+    """Return a mask of events that load code or initialise, or that are inside such a call.
 
     Events inside an unusually long first op count only if they load or initialise themselves.
     """
@@ -186,9 +187,9 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
     """Yield for each call name (rows of calls that load or initialise, median ns of other calls).
 
     A call loads or initialises if its name says so, or if it is a first call that takes much longer
-    than later ones. For launches, the first launch of each kernel is a first call, because it loads
-    the kernel. Other calls before the first kernel are also first calls (``cudaFree``), and calls
-    that prepare the first launch of a kernel (``cudaOccupancyMaxActiveBlocks…``).
+    than later calls. The first launch of each kernel is a first call, because it loads the kernel.
+    All other calls before the first kernel (``cudaFree``), and calls that prepare the first launch
+    of a kernel (``cudaOccupancyMaxActiveBlocks…``), are also first calls.
     """
     events = lane.events
     prepares = _before_first_launches(lane)
@@ -206,9 +207,9 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
     """Yield (rows of unusually long first calls, median ns of later calls) for each computing op.
 
-    A profile with step markers yields nothing, because its steps were warmed up. In a profile
+    Yield nothing for a profile with step markers, because its steps were warmed up. In a profile
     without markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution`` takes 74 ms on the
-    host, the later ones 3.3 ms.
+    host, and later calls take 3.3 ms.
     """
     longer = LONGER_ON_CPU if lane.device is None else LONGER
     events = lane.events
@@ -258,7 +259,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
 
 
 def _kernel_of(lane: Lane) -> Ints:
-    """Return for each event the name code of the kernel that it launched, else ``NONE``."""
+    """Return for each event the name code of the kernel that the event launched, or ``NONE``."""
     work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
     launch = lane.events.rows_named("launch_id")[work]
     kernel = np.full(len(lane.events), NONE, dtype=np.int64)
@@ -275,9 +276,9 @@ def _first_of_kernels(lane: Lane, rows: Ints, kernel: Ints) -> Ints:
 
 
 def _before_first_launches(lane: Lane) -> Flags:
-    """Return for each event whether it is a call that prepares the first launch of a kernel.
+    """Return a mask of calls that prepare the first launch of a kernel.
 
-    Such a call precedes that launch on its thread, and no other kernel launch is between them.
+    Such a call comes before the launch on the same thread, without another kernel launch between.
     """
     events, thread, kernel = lane.events, thread_ids(lane.events), _kernel_of(lane)
     rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
@@ -318,7 +319,7 @@ _KERNELS = {
 
 
 def framework(events: EventTable) -> str | None:
-    """Return the framework by the names of ops, ranges and frames, else of kernels."""
+    """Return the framework that most names of ops, ranges and frames (or kernels) belong to."""
     for patterns, kinds in ((_OPS, ("op", "step", "range", "python")), (_KERNELS, ("kernel",))):
         codes, texts = events.texts("name")
         counts = np.bincount(codes[events.is_kind(*kinds)], minlength=len(texts) + 1)

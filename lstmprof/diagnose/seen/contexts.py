@@ -3,8 +3,8 @@
 Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
 returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
 and functions with such names. Everything inside a compiler's event is compiling: Python, ops, an
-autotuner's kernels. So is the capture of a stream into a graph. A loop of the host reads values one
-by one if only ops that pick values out of a tensor run between two reads.
+autotuner's kernels. The capture of a stream into a graph is compiling, too. A loop of the host
+reads values one by one if only ops that pick values out of a tensor run between two reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ASKS, thread_ids
 
 INPUT = "input"
-#: Functions of compilers in which they trace, lower, generate code, and try it out.
+#: Functions in which compilers trace, lower, generate code, and try the code out.
 _FUNCTIONS = (
     # Inductor's, Triton's autotuner, torch.utils.cpp_extension
     r"_?compile_?fx\w*|(fx_)?codegen_and_compile|_?compile_to_\w+|precompile|fw_compiler_base"
@@ -53,11 +53,10 @@ _OTHERS = re.compile(
 def compiles(name: str) -> bool:
     """Return whether an event of this name is a compiler's: it traces, lowers, makes or tries code.
 
-    Such events count even if every step has them: a lookup in the compiler's cache would take
-    almost no time. The name of
-    a Python function decides, not its file: ``run`` of ``compile_fx.py`` and ``inner`` of
-    ``_compile.py`` also run compiled code. A user's function or range ``step_compile`` may do
-    anything, so only known names of compilers count.
+    Such events count even if every step has them, because a lookup in the compiler's cache would
+    take almost no time. The name of a Python function decides, not its file: ``run`` of
+    ``compile_fx.py`` and ``inner`` of ``_compile.py`` also run compiled code. Only known names of
+    compilers count, because a user's function or range ``step_compile`` may do anything.
     """
     match = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
     return match is not None
@@ -65,9 +64,10 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The intervals of one lane, with ``row``, the event to which each interval is attributed.
+    """The intervals of one lane; ``row`` is the event to which each interval is attributed.
 
-    ``idle`` and ``transfers`` are masks: the intervals in which the device idles or copies.
+    ``idle`` is a mask of the intervals in which the device idles, ``transfers`` of those in which
+    it copies.
     """
 
     intervals: Intervals
@@ -77,14 +77,11 @@ class Attributed:
     transfers: Flags
 
     def unrecorded(self) -> Flags:
-        """Return for each interval whether the device idled while no host event was recorded."""
+        """Return a mask of intervals in which the device idled and no host event was recorded."""
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
-        """Return for each interval whether it is inside ``times``.
-
-        No interval may cross a border of ``times``.
-        """
+        """Return a mask of the intervals inside ``times``; no interval may cross a border of it."""
         return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
@@ -96,7 +93,7 @@ class _StepThreads:
         self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
 
     def run(self, attributed: Attributed) -> Flags:
-        """Return whether each interval is of its step's thread, or of no event."""
+        """Return a mask of intervals that have no event, or an event on the step's thread."""
         own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
         return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
@@ -125,13 +122,13 @@ class Preparing:
         return np.concatenate([border for some in times for border in some.bounds])
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return whether each interval belongs to the input.
+        """Return a mask of the intervals that belong to the input.
 
-        On a host, only time of the thread that runs the step counts, and the time of TensorFlow's
-        op ``NEXT_OP`` on any thread while no op computes. A device waits for the input
-        while that thread, or the thread that launches next, prepares the input. If nothing was
-        recorded of that thread, a preparation on any launching thread counts, and TensorFlow's op
-        ``NEXT_OP`` on any thread. Copies that the preparation launched belong to the input.
+        On a host, time of the thread that runs the step counts, and time of TensorFlow's op
+        ``NEXT_OP`` on any thread while no op computes. A device waits for the input while the
+        thread that runs the step, or the thread that launches next, prepares the input. If nothing
+        was recorded of this thread, a preparation on any launching thread counts, and TensorFlow's
+        op ``NEXT_OP`` on any thread. Copies that the preparation launched belong to the input.
         """
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
@@ -146,8 +143,8 @@ class Preparing:
 class Compiling:
     """When and in which events a compiler ran, or a stream was captured into a graph, by thread.
 
-    An event counts while a compiler's event runs on its thread, even if the two are not parent and
-    child: a Python generator may begin inside the compiler's event and end after it.
+    An event counts while a compiler's event runs on the same thread, even if it is not a child of
+    the compiler's event: a Python generator may begin inside the compiler's event and end after it.
     """
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
@@ -161,7 +158,7 @@ class Compiling:
         mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
-        self._of_thread: dict[int, Segments] = {}  # the compiler's event that began last
+        self._of_thread: dict[int, Segments] = {}  # at each time, the compiler's latest event
         for number in np.unique(self._thread[rows]).tolist():
             here = self._thread[rows] == number
             start_ns, end_ns = events.start_ns[rows[here]], ends_ns[here]
@@ -176,10 +173,11 @@ class Compiling:
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
     def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
-        """Return (whether it is compiling, the event to which it is attributed) for each interval.
+        """Return for each interval (whether it is compiling, the event to which it is attributed).
 
-        A device's waits are attributed to the compiler's event, its work to the work itself. If a
-        device idles while no host event was recorded, it waits for a compiler on any thread.
+        Waits of a device are attributed to the compiler's event, work of a device to the work
+        itself. If a device idles while no host event was recorded, it waits for a compiler on any
+        thread.
         """
         around = np.full(len(attributed.row), NONE, dtype=np.int64)
         places = np.flatnonzero(attributed.row != NONE)
@@ -207,12 +205,12 @@ _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detac
 _REDUCES = re.compile(
     r"^aten::(?:argmax|argmin|max|min|sum|mean|any|all|eq|ne|lt|le|gt|ge|logical_not|index)$"
 )
-#: If the reductions in a loop take longer than this (median, ns), the loop computes and does not
-#: only read. argmax over 12 classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
+#: A loop computes, and does not only read, if its reductions take longer than this (median, ns).
+#: argmax over 12 classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
 _REDUCED_NS = 20_000
-#: A loop does more than read values if the Python between two ops takes longer than the first limit
-#: (median, ns). A single gap above the second limit ends the loop: it is longer than the operating
-#: system usually takes the CPU away.
+#: A loop does more than read values if the Python between two ops takes longer than ``_BETWEEN_NS``
+#: (median, ns). A single gap above ``_PAUSE_NS`` ends the loop, because the operating system
+#: usually takes the CPU away for a shorter time.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
 #: Least number of consecutive reads of a loop.
 _LEAST_READ = 8
@@ -234,7 +232,7 @@ class Reading:
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return for each interval whether it belongs to a reading loop; never for a device."""
+        """Return a mask of the intervals in reading loops; for a device, the mask is empty."""
         if attributed.device is not None:
             return np.zeros(len(attributed.row), dtype=np.bool_)
         return attributed.inside(self._times) & self._steps.run(attributed)
@@ -243,8 +241,8 @@ class Reading:
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
     """Return (starts, ends) of the reading loops on a thread, from their first to their last read.
 
-    If a loop begins by splitting its tensor (``aten::unbind``), it starts at that op. The Python
-    after that op takes no longer than the op itself.
+    If the loop's tensor is split before the first read (``aten::unbind``), the loop starts at this
+    op, unless the Python after the op takes longer than the op itself.
     """
     rows = _outermost_ops(events, on_thread)
     asks = events.is_one_of("name", *ASKS)[rows]
@@ -282,7 +280,10 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return the ``chosen`` event that is, contains or launched each event, else ``NONE``."""
+    """Return for each event the ``chosen`` event that it is, or that contains or launched it.
+
+    The value is ``NONE`` for events without such an event.
+    """
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own
@@ -292,7 +293,7 @@ def enclosing(events: EventTable, chosen: Flags) -> Ints:
 
 
 def _at(values: Ints, row: Ints) -> Ints:
-    """Return ``values[row]``, or only ``NONE`` if there are no values."""
+    """Return ``values[row]``; return ``NONE`` for each row if there are no values."""
     return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
 
 

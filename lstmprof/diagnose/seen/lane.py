@@ -22,9 +22,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name: ``count`` per step in ``ns`` per step, inside ``within``.
+    """Events of one name: their number and their time in ns, both per step.
 
-    ``median_ns`` is the median duration of the other events of this name, or None.
+    ``within`` is the name of the event around them, or None. ``median_ns`` is the median duration
+    of the other events of this name, or None.
     """
 
     name: str
@@ -37,9 +38,10 @@ class Fact:
 class Lane:
     """The events of a lane's rank in its step windows, and the lane's time in each event.
 
-    Masks and times have one element per row of ``events``: ``rank`` (events of the rank), ``here``
-    (of these, events in the windows and of no other device), ``spent_ns`` (the lane's time in the
-    event), ``busy`` (the part of it in which the lane was busy), ``activity`` (device activities).
+    Masks and times have one element per row of ``events``. ``rank``: events of the rank. ``here``:
+    events of the rank that are in the windows and not on another device. ``activity``: device
+    activities in ``here``. ``spent_ns``: the lane's time in the event. ``busy``: the part of
+    ``spent_ns`` in which the lane was busy.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Lane:
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[events.rows_of_rank(windows[0].rank)] = True
         #: The number of each event's process if the rank's processes ran one after the other, else
-        #: 0. First calls are looked for in each process.
+        #: 0. Each process has its own first calls.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(
             successive_processes(events, events.rows_of_rank(windows[0].rank))
@@ -118,18 +120,18 @@ class Lane:
 
     @property
     def copies(self) -> Flags:
-        """Return for each event whether it copies elements: ops on a host, else activities."""
+        """Return a mask of events that copy elements: ops on a host, else activities."""
         layout = self.events.is_one_of("category", "layout") & self.here
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Return the events of these kinds (if none is given: ops) whose name ``fits``."""
+        """Return a mask of events whose name ``fits``, of these ``kinds`` (default: ops)."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 
     def calls(self, pattern: re.Pattern[str] = re.compile("")) -> Flags:
-        """Return the runtime calls of this lane whose name matches ``pattern``."""
+        """Return a mask of the lane's runtime calls whose name matches ``pattern``."""
         return self.events_named(pattern.search, "runtime")
 
     def around(self, rows: Ints) -> Ints:
@@ -144,7 +146,7 @@ class Lane:
     def inside(self, roots: Flags) -> Ints:
         """Return for each event the nearest of ``roots`` (a mask) that is, encloses or issued it.
 
-        ``NONE`` if there is no such root.
+        The value is ``NONE`` for an event without such a root.
         """
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
@@ -155,9 +157,10 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """Return the lane's time in and because of the events ``roots``, one fact per name.
+        """Return the lane's time in the events ``roots`` and in work that they issued.
 
-        Nested roots count once. ``backward`` includes the linked ops that compute the gradients.
+        Return one fact per name; a root inside another root does not count separately. ``backward``
+        adds the time of the linked ops that compute the gradients.
         """
         if not roots.any():
             return ()
@@ -202,10 +205,10 @@ class Lane:
 
 
 def median(values: Ints) -> int:
-    """Return the lower median, which is one of the values."""
+    """Return the median; of two middle values, the lower one."""
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
 def upper_median(values: Ints) -> int:
-    """Return the upper median, which is one of the values."""
+    """Return the median; of two middle values, the upper one."""
     return int(np.sort(values)[len(values) // 2])

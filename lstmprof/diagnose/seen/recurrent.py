@@ -3,9 +3,9 @@
 A layer's op has the shapes of its input and of its first state: (time, batch, features), or batch
 first, and (layers, batch, hidden). For packed sequences, its second input is the batch sizes.
 
-The gradient of ``x[t]`` or ``x[a:b]`` is as large as x: it is filled with zeros, and added to the
-gradients of the other slices. The gradient of a value assigned to ``x[a:b]`` is a copy of x's
-gradient (torch/csrc/autograd/functions/tensor.cpp, CopySlices).
+The gradient of ``x[t]`` or ``x[a:b]`` is as large as x: autograd fills it with zeros outside the
+slice, and adds it to the gradients of the other slices. The gradient of a value assigned to
+``x[a:b]`` is a copy of x's gradient (torch/csrc/autograd/functions/tensor.cpp, CopySlices).
 
 In TensorFlow and JAX, paths name the loop: the node
 ``encoder/lstm/while/body/_1/encoder/lstm/while/lstm_cell/MatMul:MatMul``, or the path of an XLA
@@ -35,7 +35,7 @@ from lstmprof.events.threads import ASKS, thread_ids
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 #: Library ops for a whole layer.
 _WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
-#: Library ops that read weights in one piece of memory, and the op that arranges them.
+#: Library ops that read all weights from one piece of memory, and the op that copies them there.
 _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")
 #: Ops that read sequences in one layout.
 _READS_SEQUENCES = re.compile(
@@ -62,10 +62,11 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells of the compiled call with most matmuls of the state, if 8 or more.
+    """Return the cells of the compiled call with most matmuls of the state, if it has 8 or more.
 
-    The MLP of a transformer has matmuls of the same shape (four times as wide as its data), but
-    narrower ones follow them. Between time steps of a cell, every matmul gives gates.
+    The MLP of a transformer has matmuls of the same shape (the output is four times as wide as the
+    input), but narrower matmuls follow each of them. Between the time steps of a cell, every matmul
+    computes gates, so no matmul has another width.
     """
     events = lane.events
     products = lane.events_named(_MATMUL.match)
@@ -101,7 +102,7 @@ def read_in_compiled(lane: Lane) -> int:
 
 
 def _widths(shapes: str) -> tuple[int, int] | None:
-    """Return the widths of a matmul's data and of its output, or None without two matrices."""
+    """Return the widths of a matmul's first input and of its output; None without two matrices."""
     matrices = [s for s in recorded_inputs(shapes) if isinstance(s, list) and len(s) == 2]
     fits = ((width, outer) for (_, width), (inner, outer) in pairwise(matrices) if inner == width)
     return next(fits, None)
@@ -147,7 +148,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
     rows = rows[np.isin(codes[rows], single)]
     if not len(rows):
         return ()
-    # The first layer of a stack has weights of other shapes than the others.
+    # In a stack of layers, the first layer's weights have other shapes than the other layers'.
     weights = {code: json.dumps(recorded_inputs(shape_texts[code])[2:3]) for code in single}
     kinds = sorted(set(weights.values()))
     kind_codes = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
@@ -158,7 +159,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies of weights in cuDNN or MIOpen layers: copies not made for the layout."""
+    """Return the copies inside cuDNN or MIOpen layers, except copies that change the layout."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
@@ -181,7 +182,7 @@ def _is_cast(kernel: str) -> bool:
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies by which recurrent layers and their gradients change a memory layout."""
+    """Return the copies with which recurrent layers and their gradients change a memory layout."""
     reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
     is_relay = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     is_relay &= reads[lane.parent]
@@ -190,14 +191,14 @@ def relaid(lane: Lane) -> tuple[Fact, ...]:
 
 
 def flattens(lane: Lane) -> bool:
-    """Return whether the profile has calls of flatten_parameters, none of which flattened."""
+    """Return whether the profile has calls of flatten_parameters, and no call copied weights."""
     frames = lane.events_named(_FLATTENING.search, "python")
     flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
     return bool(frames.any() and not flattened.any())
 
 
 def _is_one_sequence(shapes: str) -> bool:
-    """Return whether a layer with these input shapes gets one sequence of several time steps."""
+    """Return whether a layer with these input shapes gets a single sequence (batch size 1)."""
     inputs, state = [*recorded_inputs(shapes), None, None][:2]
     while isinstance(state, list) and state and isinstance(state[0], list):
         state = state[0]
@@ -229,9 +230,9 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return how often a step indexes tensors of one shape, counted by backward ops (the maximum).
+    """Return how often a step indexes tensors of one shape, counted by backward ops.
 
-    Return None if no shape was recorded.
+    The result is the largest number of all steps and shapes; None if no shape was recorded.
     """
     events = lane.events
     codes = events.texts("shapes")[0]
@@ -247,7 +248,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of the user's slices; empty if there are fewer than 8 per step."""
+    """Return the backward passes of slices in the user's code; empty if fewer than 8 per step."""
     nodes = lane.events_named(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(
@@ -263,8 +264,8 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
-#: Modules and functions of recurrent networks that have a form for all time steps at once: modules
-#: by PyTorch's profiler, functions of Python, ranges.
+#: Modules and functions of recurrent networks that can also compute all time steps at once, as
+#: PyTorch's profiler names modules, Python functions and ranges.
 _PARALLEL = re.compile(
     r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
     r"|selective_scan))\w*"
@@ -274,12 +275,12 @@ _PARALLEL_KERNELS = re.compile(
     r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
     r"|flashrnn|forward_scan|warpscan"
 )
-#: This many calls of one op in one module are a loop over time steps. Chosen by hand.
+#: This many calls of one op in one call of a module are a loop over time steps. Chosen by hand.
 _LOOPED_OPS = 32
 
 
 def looped_module(lane: Lane) -> tuple[str, int] | None:
-    """Return (module that loops over time but need not, calls of one op in it), or None."""
+    """Return (module that needlessly loops over time steps, calls of one op in it), or None."""
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
     if not named.any() or (lane.here & events.where_name(_PARALLEL_KERNELS.search)).any():
@@ -297,7 +298,7 @@ def looped_module(lane: Lane) -> tuple[str, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return {name path of ops or kernels: times per step}.
+    """Return path in the names of ops or kernels -> number of occurrences per step.
 
     Only paths with a loop or the name of a recurrent layer are returned.
     """
@@ -324,7 +325,7 @@ ONE_CELL = re.compile(
 
 
 def peepholes(lane: Lane) -> float:
-    """Count the products per step of a (batch, hidden) matrix and a (hidden,) vector."""
+    """Count the elementwise products per step of a (batch, hidden) and a (hidden,) tensor."""
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
@@ -334,7 +335,7 @@ def peepholes(lane: Lane) -> float:
 def asked_between(lane: Lane) -> float:
     """Return the number of cells per step before which the thread read a value from a tensor.
 
-    Only values read between two cells count, so not those that an optimizer reads.
+    Only values that are read between two cells count, so values that an optimizer reads do not.
     """
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)
@@ -353,7 +354,7 @@ def asked_between(lane: Lane) -> float:
 
 
 def _is_broadcast(shapes: str) -> bool:
-    """Return whether two of an op's inputs are a matrix and a vector as long as its rows."""
+    """Return whether an op's inputs include a matrix, and a vector as long as the matrix's rows."""
     listed = [one for one in recorded_inputs(shapes) if isinstance(one, list)]
     try:
         matrices = {one[-1] for one in listed if len(one) == 2 and one[0] != 1}

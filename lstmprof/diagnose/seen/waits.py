@@ -17,8 +17,9 @@ from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
 
 #: A gap is unusual if it is longer than this many times the median gap.
 UNUSUAL = 10
-#: A setting makes launches block (CUDA_LAUNCH_BLOCKING) if there are this many linked kernels, and
-#: the launches of this share of them block. Chosen by hand.
+#: A setting makes launches block (CUDA_LAUNCH_BLOCKING) if at least ``_LEAST_LAUNCHES`` kernels are
+#: linked to launches, and at least the share ``_NEARLY_ALL`` of these launches block. Chosen by
+#: hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
@@ -35,8 +36,8 @@ class Gaps:
     """The gaps before a device's kernels: the idle time before each, 0 if other work still ran.
 
     ``kernels`` is the number of kernels per step, ``kernel_ns`` their median duration, ``gap_ns``
-    the median gap. Per step, gaps of up to ``UNUSUAL`` medians sum to ``usual_ns``, all gaps to
-    ``all_ns``.
+    the median gap. ``all_ns`` is the sum of all gaps per step, and ``usual_ns`` the sum of gaps
+    that are not longer than ``UNUSUAL`` times the median gap.
     """
 
     kernels: float
@@ -75,7 +76,7 @@ def gaps(lane: Lane) -> Gaps | None:
 def blocking_launches(lane: Lane) -> float:
     """Return the launches per step if nearly all return only after their kernel ended, else 0.
 
-    A kernel that begins before its launch is not counted as waited for: its clock is wrong.
+    A launch does not count as blocking if its kernel begins before it, because the clock is wrong.
     """
     events = lane.events
     kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
@@ -101,8 +102,8 @@ def asked(lane: Lane) -> tuple[Fact, ...]:
 def read(lane: Lane) -> tuple[Fact, ...]:
     """Return the ops that read a value and block until the device has it, by name.
 
-    A copy of a single value to the host (``.cpu()``) also counts. The time is all that the lane
-    spends in the op: its calls, the copy and the wait.
+    A copy of a single value to the host (``.cpu()``) also counts. The time is the lane's whole time
+    in the op: calls, the copy and the wait.
     """
     events, forest = lane.events, Forest(lane.parent)
     sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
@@ -120,9 +121,9 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Return which event is the synchronisation with which PyTorch's profiler stops.
+    """Return a mask of the synchronisation with which PyTorch's profiler stops, if any.
 
-    It is the last call of its rank, after every op, and in no function that synchronises.
+    It is the rank's last call, after every op, and in no function of the user that synchronises.
     """
     events = lane.events
     calls = lane.rank & events.is_kind("runtime")
@@ -173,7 +174,10 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return the call that enqueued a wait since the launch before on its thread, or ``NONE``."""
+    """Return for each ``launch`` the call just before it that enqueued a wait, or ``NONE``.
+
+    No other launch on the same thread is between this call and the launch.
+    """
     events = lane.events
     waits = events.where_name(_EVENT_WAIT.search) | events.where_name(_HOST_FUNCTION.search)
     enqueues = np.zeros(len(events), dtype=np.bool_)
@@ -250,7 +254,8 @@ def captured(lane: Lane) -> float:
 def captures(events: EventTable) -> tuple[Ints, Ints]:
     """Return (rows of the calls that begin a capture, ends in ns), one per capture into a graph.
 
-    A capture ends when the thread's next EndCapture call returns, or else with the last event.
+    A capture ends when the next EndCapture call of the same thread returns, or else with the last
+    event of the profile.
     """
     calls, thread = events.is_kind("runtime"), thread_ids(events)
     begins, ends = (

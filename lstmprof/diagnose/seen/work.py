@@ -5,10 +5,10 @@ other multiprocessors idle. Persistent kernels of recurrent layers do not count,
 number of blocks depends on the device, not on the work.
 
 Denormals: if values shrink from time step to time step, they become denormal and then zero. A CPU
-computes with denormal numbers many times slower than with others, including zero, so matmuls of one
-shape are slow in the same part of every step. Other processes, clocks and caches do not slow one
-part of every step so much. If a library computes a whole layer in one op, only its backward pass
-is visibly slow.
+computes with denormal numbers many times slower than with other numbers, including zero. So matmuls
+of one shape are slow in the same part of every step. Other processes, clocks and caches do not slow
+one part of every step so much. If a library computes a whole layer in one op, only the backward
+pass is visibly slow.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _EMPTY_OP = re.compile(r"aten::(?:new_)?empty(?:_like|_strided)?$")
 _ARRANGING = ("aten::copy_", "aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten")
 _WORK = ("rnn", "gemm", "conv", "attention", "embedding")
 _LOOK_UP, _TABLE_GRADIENT = "aten::embedding", "aten::embedding_dense_backward"
-#: An op over a list of tensors counts as an op over the embedding table if the table has this share
-#: of their elements.
+#: An op over a list of tensors counts as an op over the embedding table if the table has at least
+#: this share of the elements of all tensors in the list.
 _MOST_OF_LIST = 0.9
 
 
@@ -75,7 +75,10 @@ def filled(lane: Lane) -> tuple[Fact, ...]:
 
 
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
-    """Return the first matmul or layer that all steps call equally often with unlike shapes."""
+    """Return the first matmul or layer whose shapes differ from step to step, and these shapes.
+
+    All steps call it equally often. Return None if there is no such op.
+    """
     if not lane.marked:
         return None
     events = lane.events
@@ -97,7 +100,7 @@ def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
 def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
     """Return the embedding tables with dense gradients, the slowest first.
 
-    A table that a matmul reads, too, has a dense gradient in any case and is left out.
+    A table that a matmul reads, too, is left out, because its gradient is dense in any case.
     """
     events, ops = lane.events, lane.here & lane.events.is_kind("op")
     if not (ops & events.is_one_of("name", _TABLE_GRADIENT)).any():
@@ -134,7 +137,10 @@ def _is_shape(entry: Any, dimensions: int | None = None) -> bool:
 
 
 def _is_over(table: list[int], entries: list[Any]) -> bool:
-    """Return whether the first input has the shape ``table`` or is a list that is mostly such."""
+    """Return whether an op's first input is the ``table``, or a list that is mostly the table.
+
+    ``entries`` are the shapes of the op's inputs.
+    """
     first = entries[0] if entries else None
     if first == table:
         return True
@@ -148,7 +154,7 @@ _Shapes = list[Any]
 
 @dataclass(frozen=True)
 class Product:
-    """Kernels of one name that an op launched: ``ns`` per mean step.
+    """Kernels of one name that an op launched: ``ns`` is their time in the mean step.
 
     ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden) of a layer.
     """
@@ -161,7 +167,7 @@ class Product:
 
 
 def half_products(lane: Lane) -> tuple[Product, ...]:
-    """Return the matmul kernels with 16-bit elements, longest first; empty for a host."""
+    """Return the matmul kernels with 16-bit elements, most time first; empty for a host."""
     events = lane.events
     gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")
     rows = np.flatnonzero(lane.activity & events.is_kind("kernel") & gemm)
@@ -199,7 +205,7 @@ def _half(dtypes: str) -> str | None:
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Return a function of input shapes that computes (m, k, n); input ``first`` is (…, m, k)."""
+    """Return a function: input shapes → (m, k, n); the input with index ``first`` is (…, m, k)."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
@@ -239,7 +245,9 @@ class Small:
 
 
 def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
-    """Return small kernels by category, fewest blocks first; empty if blocks or device are unknown.
+    """Return small kernels by number of blocks and category, fewest blocks first.
+
+    The result is empty if the numbers of blocks or of the device's multiprocessors are unknown.
 
     A kernel counts for the time in which the lane is busy with it.
     """
@@ -271,14 +279,16 @@ def _blocks(written: str) -> int:
 
 #: Number of equal groups into which a step's matmuls of one shape are divided.
 _RUNS = 10
-#: Least number of matmuls per group, so that one disturbed matmul does not change its median.
+#: Least number of matmuls per group, so that one disturbed matmul does not change the group's
+#: median.
 _EACH = 5
 #: Matmuls count as slowed by denormals if the median of the slowest group is at least this many
 #: times the median of the fastest; up to 100 was measured.
 SLOWER = 8
-#: A layer's backward pass counts as slowed by denormals if it takes at least this many times as
-#: long as the forward pass (its work is twice as much; with denormals, 15 to 27 were measured). The
-#: forward pass must take this many ns; a shorter one may have run undisturbed by chance.
+#: A layer's backward pass counts as slowed by denormals if it takes at least ``_BACKWARD`` times as
+#: long as the forward pass. It has twice as much work; with denormals, factors of 15 to 27 were
+#: measured. The rule applies only if the forward pass takes ``_LONG_NS`` or more, because a shorter
+#: forward pass may have run undisturbed by chance.
 _BACKWARD, _LONG_NS = 8, 10_000_000
 _FORWARD_OP = re.compile(r"aten::mkldnn_rnn_layer$")
 _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
@@ -289,7 +299,7 @@ class Slow:
     """Calls of one name that take ``fast_ns`` each in one part of a step, ``slow_ns`` in another.
 
     ``ns`` is the time per step that the slow calls lose. If ``whole`` is True, the slow calls are
-    backward passes of whole layers and the fast ones their forward passes.
+    backward passes of whole layers, and the fast calls are forward passes of the same layers.
     """
 
     name: str
@@ -300,9 +310,10 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """Return the matmuls or layers that lose most time by denormals; ``ns`` is the loss of all.
+    """Return the matmuls or layers that lose most time by denormals, or None if none do.
 
-    Return None for a device, and if fewer than 2 steps are marked.
+    ``ns`` is the loss of all such matmuls and layers. Return None for a device, and if fewer than 2
+    steps are marked.
     """
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None

@@ -5,8 +5,8 @@
     clean step ─▶ intervals ─ contributors, lost overhead ─┐
                   events ──── tally, seen ─────────────────┴▶ StepProfile
 
-The user may choose the rank and device. By default it is the device that all others wait for in
-collectives (``ranks``), else the busiest device of the first rank, else that rank's host.
+The user may choose the rank and device. The default is the device that all others wait for in
+collectives (``ranks``), else the busiest device of the first rank, else the host of the first rank.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ Spent = dict[str, tuple[int, float]]
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
 #: Parts of idle time in which no op of any thread runs.
 _BETWEEN_OPS = ("python", "host")
-#: The clocks of host and device differ if more than this share of the device activities begin
-#: before their launch. Chosen by hand.
+#: The clocks of host and device count as different if more than this share of the device activities
+#: begin before their launch. Chosen by hand.
 EARLY_SHARE = 0.1
 #: An error lists at most this many ranks and devices.
 _MOST_LISTED = 8
@@ -88,24 +88,23 @@ class StepProfile:
     """The step of one device of a rank, or of the host if ``device`` is None.
 
     The ``ns`` of ``contributors`` sum to the clean step; if there is no clean step, to the mean
-    profiled step. ``step_ns`` is that length; it is None if no iteration was timed. ``span`` is the
-    length with its 95 % interval, and ``part_spans`` the same by (state, part); without a clean
-    step, ``span`` is None and ``part_spans`` is empty. ``steps`` is the number of profiled steps.
-    ``marked`` is False if the profile has no step markers; the profile then counts as one step.
-    ``rank`` is None if the profile has no ranks.
+    profiled step. ``step_ns`` is this sum; it is None if no iteration was timed. ``span`` is the
+    length of the step with its 95 % interval, and ``part_spans`` is (state, part) -> length with
+    interval; without a clean step, ``span`` is None and ``part_spans`` is empty. ``steps`` is the
+    number of profiled steps. ``marked`` is False if the profile has no step markers; the profile
+    then counts as one step. ``rank`` is None if the profile has no ranks.
 
-    ``tables`` are the breakdown tables of this rank and device, ``tally`` counts its work by noun.
-    ``sync_calls`` is the number of
-    blocking runtime calls per step; it is None if the profile has no runtime calls. ``doubts`` are
-    reasons to doubt the times. ``rounds`` is the number of timed processes, or 1 if no iteration
-    was timed. ``lost_ns`` is the time by which the median timed iteration exceeds the clean step,
-    and ``cpu_share`` the share of time in which the step's thread had a CPU; each is None if
-    unknown. ``rare`` are events of some steps only.
+    ``tables`` are the breakdown tables of this rank and device; ``tally`` counts its work by noun.
+    ``sync_calls`` is the number of blocking runtime calls per step; it is None if the profile has
+    no runtime calls. ``doubts`` are reasons to doubt the times. ``rounds`` is the number of timed
+    processes, or 1 if no iteration was timed. ``lost_ns`` is the time by which the median timed
+    iteration exceeds the clean step, and ``cpu_share`` the share of time in which the step's thread
+    had a CPU; each is None if unknown. ``rare`` are events that occur only in some steps.
 
-    ``lanes`` is the number of devices and hosts in the run. ``straggler`` says which of them the
-    others wait for; it is None for a run with a single one that does not communicate. ``overlap``
-    is the communication of the step; it is None if there is no communication. ``lost_overhead_ns``
-    is waiting time during work of the profiler whose thread is unknown.
+    ``lanes`` is the number of devices and hosts in the run. ``straggler`` says which device or host
+    the others wait for; it is None if the run has a single one, which does not communicate.
+    ``overlap`` is the communication of the step; it is None if there is no communication.
+    ``lost_overhead_ns`` is waiting time during work of the profiler whose thread is unknown.
     """
 
     name: str
@@ -198,7 +197,7 @@ class StepProfile:
 
     @property
     def framework(self) -> str | None:
-        """Return the framework by run.json or by names in the profile, or None if unknown."""
+        """Return the framework from run.json, else from names in the profile; None if unknown."""
         return self.info.framework or self.seen.framework
 
     @property
@@ -226,7 +225,7 @@ def step_profile_of(
 ) -> StepProfile:
     """Return the step of ``device`` of ``rank``.
 
-    If one of them is None, the lane is chosen as the module describes.
+    If ``rank`` or ``device`` is None, lstmprof chooses as the module docstring describes.
 
     Raises:
         RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -300,7 +299,11 @@ def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) ->
 def _chosen(
     name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, wanted: RankDevice
 ) -> tuple[MeanStep, str]:
-    """Return (the device or host to diagnose, why); refuse a ``wanted`` one that is missing."""
+    """Return (the device or host to diagnose, why lstmprof chose it).
+
+    Raises:
+        UsageError: the run does not have the ``wanted`` rank or device.
+    """
     rank, device = wanted
     fitting = [
         lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
@@ -341,7 +344,7 @@ def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
 
 
 def _events_of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
-    """Return the events of the lane's rank in its steps, without events of its other devices."""
+    """Return the events of the lane's rank in its steps, without events on other devices."""
     rows = events.take(pa.array(events.rows_of_rank(lane.rank)))
     if windows[0].step is not None:
         steps = pa.array([window.step for window in windows], pa.int64())
@@ -360,7 +363,7 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
-    """Return one ``CLOCKS`` lack if many of the device activities begin before their launch."""
+    """Return a lack ``CLOCKS`` if many device activities begin before their launch, else ()."""
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
@@ -377,7 +380,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
-    """Return a sentence that names the diagnosed device or host, and why, if there are several."""
+    """Return a sentence on which of several devices and hosts was diagnosed, and why."""
     if len(lanes) == 1:
         return ()
     return (
@@ -400,9 +403,9 @@ def with_waits(
 ) -> tuple[Contributor, ...]:
     """Return ``contributors`` with the time in which ``lines`` waited as contributors of their own.
 
-    A line waits in time between ops: if a framework computes meanwhile, in whatever thread, the
-    time belongs to its ops. Waits belong to the preparation of the input first, whose contributors
-    stay as they are, then to the longest times between ops.
+    A line waits in time between ops; time in which a framework computes, on any thread, belongs to
+    the framework's ops. Waits are first assigned to the preparation of the input, whose
+    contributors stay unchanged, and then to the longest times between ops.
     """
     left_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
     between = [
@@ -438,6 +441,6 @@ def by_name(contributors: Iterable[Contributor]) -> Spent:
 
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
-    """Return a name for each of two runs: implementation and label, or the runs' names if alike."""
+    """Return names for two runs: implementation and label; if these are equal, the runs' names."""
     first, second = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
     return first, second

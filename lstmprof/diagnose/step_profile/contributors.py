@@ -1,11 +1,12 @@
 """What the time of a device or host ("lane") consists of: ops and activities with their calls.
 
-A contributor is the time of one op, activity or call, summed over the lane's time intervals, each
-attributed to one event. It has a part (the category of busy time or the cause of idle time) and a
-purpose: the category of work for which its op runs. If an op only calls others, its purpose is the
-category of the work inside it if all this work has one category, else the purpose of the op around
-it: ``aten::to`` and its ``aten::empty_strided`` serve the cast in its ``aten::copy_``. Time that
-prepares the input or compiles is separate (``seen.contexts``).
+A contributor is the time of one op, activity or call, summed over the lane's time intervals; each
+interval is attributed to one event. A contributor has a part (the category of busy time or the
+cause of idle time) and a purpose (the category of work for which its op runs). An op that only
+calls other ops has the category of the work inside it as its purpose, if all this work has one
+category; else it has the purpose of the op around it. For example, ``aten::to`` and the
+``aten::empty_strided`` in it serve the cast in its ``aten::copy_``. Time that prepares the input or
+compiles is separate (``seen.contexts``).
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import ops_called, thread_ids
 
 #: An op that takes at most this long (ns) computes next to nothing; its time is the time of the
-#: call. Measured by profiling torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95
-#: % of the ops on its tensors of 8 and 32 elements take under 2.9 µs.
+#: call. Measured with torch.profiler on an EPYC: 95 % of the ops of torch-lstmcell-basic with 4
+#: units, on tensors of 8 and 32 elements, take less than 2.9 µs.
 TINY_OP_NS = 3_000
 #: A kernel that takes at most this long (ns) ends before the host can launch the next one: a launch
 #: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
@@ -47,7 +48,7 @@ CPU_OP_NS = 100_000
 #: The number in PyTorch's step markers; it is removed, so that all markers are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
-#: The part of the profiler's own work.
+#: The name of the part for the profiler's own work.
 PROFILER = "profiler"
 
 
@@ -55,15 +56,16 @@ PROFILER = "profiler"
 class Contributor:
     """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
-    ``state`` and ``part`` are those of the ledger. ``name`` is the op or activity; it is None for
-    time between ops. ``purpose`` is the category of the work for which the op runs, ``family`` its
-    kind of recurrent kernel; each may be None. ``tiny`` is True if the calls compute next to
-    nothing. ``call_overhead`` is True for Python just before the call. ``compiling`` is True if a
-    compiler ran, ``starting`` if a call initialised the runtime or loaded code, ``reading`` if the
-    host read values one by one, ``on_cpu`` if an op computed on the CPU while the device waited,
-    ``enqueues`` if a runtime call enqueued work. ``slower`` is True if the fast run makes as many
-    such calls, each shorter. ``recorded`` is the number of events recorded in this time. ``waits``
-    is True for time between ops in which a line of the script waited (``with_waits``).
+    ``state`` and ``part`` have the values of the table ``ledger``. ``name`` is the op or activity;
+    it is None for time between ops. ``purpose`` is the category of the work for which the op runs;
+    ``family`` is the kind of kernel of a recurrent layer. Both may be None. ``tiny`` is True if the
+    calls compute next to nothing. ``call_overhead`` is True for Python just before the call.
+    ``compiling`` is True if a compiler ran, ``starting`` if a call initialised the runtime or
+    loaded code, ``reading`` if the host read values one by one, ``on_cpu`` if an op computed on the
+    CPU while the device waited, ``enqueues`` if a runtime call enqueued work. ``slower`` is True if
+    the fast run makes equally many such calls, and each is shorter. ``recorded`` is the number of
+    events recorded in this time. ``waits`` is True for time between ops in which a line of the
+    script waited (``with_waits``).
     """
 
     state: str
@@ -175,13 +177,16 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return for each time interval whether its event ``row`` is in the mask ``rows``."""
+    """Return a mask of the time intervals whose event ``row`` is in the mask ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
 def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return the op called right after each short interval of Python on a host, or ``NONE``."""
+    """Return for each interval the op called right after it, if it is short Python on a host.
+
+    The value is ``NONE`` for all other intervals.
+    """
     row = intervals.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
@@ -198,7 +203,7 @@ def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return for each event the category of work for which it runs, and whether it is tiny."""
+    """Return for each event the code of the category of work for which it runs, and ``tiny``."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -222,8 +227,8 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
     """Return two masks of intervals: ops that compute on the CPU, and calls that enqueue work.
 
-    An op of a computing category computes on the CPU if it is long and has neither runtime calls
-    nor device work inside. The first mask is empty for a host.
+    An op of a computing category computes on the CPU if the op is long and has neither runtime
+    calls nor device work inside. The first mask is empty if the lane is a host.
     """
     enqueues = np.zeros(len(events), dtype=np.bool_)
     enqueues[launch_calls(events)] = True

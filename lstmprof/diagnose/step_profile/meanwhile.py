@@ -29,9 +29,9 @@ _LEAST_NAMED_SHARE = 0.5
 class Meanwhile:
     """What took most of the time in which the other ranks waited: ``ns`` of ``whole_ns``.
 
-    ``name`` is an op, kernel, call, range or frame; None if no single one took most. ``within`` is
-    the innermost range around it, None if there is none. If both are None, ``host`` is whether the
-    device waited for its host; otherwise it computed.
+    ``name`` is an op, kernel, call, range or frame; it is None if no single one took most of the
+    time. ``within`` is the innermost range around it, or None. If both are None, ``host`` tells
+    whether the device waited for its host (True) or computed (False).
     """
 
     name: str | None
@@ -72,7 +72,7 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
 def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Meanwhile | None:
     """Return what the device or host of ``intervals`` did during ``waits``.
 
-    None if no single activity filled most of that time.
+    Return None if no single activity took most of this time.
     """
     intervals = intervals.cut_at(np.concatenate(waits.bounds))
     inside = np.flatnonzero(waits.within(intervals.start_ns, intervals.end_ns) > 0)

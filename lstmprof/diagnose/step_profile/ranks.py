@@ -1,10 +1,10 @@
 """Find the rank and device that all others wait for, and the communication during computing.
 
-Reads the table of collectives. The wait of a rank in a collective is the duration of its kernel
-minus the duration on the rank that arrived last. Durations are compared because the clocks of ranks
-differ. Only collectives that all ranks have in common count. The overlap is as in Holistic Trace
-Analysis (``get_comm_comp_overlap``): the share of the time of collectives in which the device also
-computes. Here, only the time of the profiled steps counts.
+Reads the table of collectives. The wait of a rank in a collective is the duration of the rank's
+kernel minus the duration on the rank that arrived last. Durations are compared because the clocks
+of ranks differ. Only collectives that all ranks ran count. The overlap is defined as in Holistic
+Trace Analysis (``get_comm_comp_overlap``): the share of the time of collectives in which the device
+also computes. Here, only time in the profiled steps counts.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Waits that take less than this share of the step are ignored, like small findings.
+#: Waits that take less than this share of the step are ignored.
 LEAST_SHARE = 0.01
 #: A rank is late if it waits at most this share of the median wait of the other ranks. Otherwise
 #: all ranks wait for each other.
 LATE = 0.5
 #: The late rank changes from step to step if at least this share of the steps has a late rank, and
-#: it is not always the same rank.
+#: the late rank is not always the same.
 CHANGING_SHARE = 0.75
-#: With fewer collectives than this, it cannot be checked that they end at the same time on all
-#: ranks, because the ranks' clocks are aligned by the median difference of these ends.
+#: With fewer collectives than this, it is not possible to check that they end at the same time on
+#: all ranks, because these ends are also used to align the ranks' clocks (by the median
+#: difference).
 LEAST_COLLECTIVES = 3
 
 #: (rank, device): rank None means unknown, device None means the host.
@@ -50,7 +51,7 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Waiter:
-    """A device, its waits per step for others, and how often it arrived last (``last_in``)."""
+    """A device, how long it waits for others per step, and in how many collectives it is last."""
 
     rank: int | None
     device: int | None
@@ -108,12 +109,13 @@ class Straggler:
     have no partner, or if the groups of ranks are not recorded. It is None for ``unknown``.
 
     ``waiters`` has the waits of each device, ``waits_for`` the waits by pair of devices, longest
-    first. In ``late_in`` of ``steps`` steps, the others waited for it. Times are per step if
-    ``marked`` is True, else of the profile. ``world_size`` is the number of ranks of the job; it is
-    None if unknown, and may exceed the number of profiled ranks. ``unmatched`` is the number of
-    collective kernels without a partner on some rank. ``moves`` is True if a rank is late in most
-    steps, but not always the same rank. ``meanwhile`` is what the late rank did while the others
-    waited, ``excess`` is what takes longer on the late rank than on others; None if unknown.
+    first. ``late_in`` is the number of steps, of ``steps``, in which the others waited for the late
+    rank. Times are per step if ``marked`` is True, else of the whole profile. ``world_size`` is the
+    number of ranks of the job; it is None if unknown, and may exceed the number of profiled ranks.
+    ``unmatched`` is the number of collective kernels without a partner on some rank. ``moves`` is
+    True if a rank is late in most steps, but not always the same rank. ``meanwhile`` is what the
+    late rank did while the others waited, ``excess`` is what takes longer on the late rank than on
+    others; each is None if unknown.
     """
 
     state: str
@@ -156,9 +158,9 @@ class Straggler:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The time of communication in a step, and its part in which the device computes nothing.
+    """The time of communication in a step, in ns per step.
 
-    This part is ``exposed_ns``. Both times are in ns per step.
+    ``exposed_ns`` is the part of this time in which the device computes nothing.
     """
 
     communication_ns: int
@@ -176,7 +178,7 @@ class Overlap:
 
 
 def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> Straggler | None:
-    """Return which of the devices the others wait for; None if one does not communicate."""
+    """Return which device the others wait for; None for a single device without communication."""
     rows = breakdown.table("collectives").to_pylist()
     if len(rank_devices) < 2 and not rows:
         return None
@@ -203,7 +205,10 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
-    """Return the part in which ``late`` most exceeds the others, if by ``matters_ns`` per step."""
+    """Return the part of the step in which ``late`` exceeds the other ranks by most.
+
+    Return None if it exceeds them by less than ``matters_ns`` per step.
+    """
     steps = Counter(window.rank for window in breakdown.windows)
     parts: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in breakdown.ledger.to_pylist():
@@ -343,8 +348,8 @@ def overlap_of(
     """Return the communication per step of the device ``rank_device``; None if there is none.
 
     ``windows`` are the steps of ``clean``, or of the profile if ``clean`` is None. The part
-    ``collective`` of the breakdown is the exposed communication, because time with both
-    communication and computing counts as computing there.
+    ``collective`` of the breakdown is the exposed communication, because the breakdown counts time
+    with both communication and computing as computing.
     """
     rows = [
         row

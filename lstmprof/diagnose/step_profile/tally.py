@@ -2,13 +2,13 @@
 
 - A kernel is a device activity that is neither copy nor memset. Kernels whose only known name is
   that of their op (TensorFlow 1) count as one per op call.
-- A matmul, convolution or attention is the op that computes it, however many kernels it runs; a
-  backward op of a convolution whose kernels are named dgrad and wgrad computes two. Without an op,
-  the kernel counts, but not the helper kernels that a library launches around it.
-- An op that calls another op of its kind does not count (``aten::relu_`` calls
+- A matmul, convolution or attention is one op that computes it, whatever number of kernels the op
+  runs. A backward op of a convolution counts as two if its kernels are named dgrad and wgrad.
+  Without an op, the kernel counts, but not helper kernels that a library launches around it.
+- An op that calls another op with the same noun does not count (``aten::relu_`` calls
   ``aten::clamp_min_``).
-- A launch is a call that enqueued a kernel or a graph on this device, or whose name is that of such
-  a call.
+- A launch is a call that enqueued a kernel or a graph on this device, or a call with the name of
+  such calls.
 - A gap is the time in which the device ran nothing before an activity starts or the step ends.
 - A median is the lower of the two middle values, so it is the duration of one event, or of the
   events of one call.
@@ -41,8 +41,8 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns of work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` is one time step
-#: of it.
+#: Nouns of work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` is an op for one
+#: time step of a recurrent layer.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Parts of kernel names: cuDNN's gradients of a convolution's input and of its weights.
@@ -52,8 +52,8 @@ _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$
 #: Calls that copy or set memory.
 _COPY_CALL = re.compile(r"Memcpy|Memset")
 
-#: Durations are uneven if the mean is more than this many times the median: a few long ones distort
-#: the mean.
+#: Durations are uneven if the mean is more than this many times the median, because then a few long
+#: durations distort the mean.
 _FAR_FROM_MEDIAN = 5
 
 
@@ -61,7 +61,7 @@ _FAR_FROM_MEDIAN = 5
 class Spread:
     """Number of events with one noun (such as launches) in all steps, and their durations in ns.
 
-    The duration of an op is its self time. Without events, all numbers are 0.
+    The duration of an op is its self time. If there are no events, all numbers are 0.
     """
 
     count: int
@@ -86,8 +86,8 @@ def tally(
 ) -> dict[str, Spread]:
     """Return number and durations by noun, counted over ``windows`` (steps).
 
-    The nouns are kernel, gap, launch, op and those of ``WORK``. Nouns that cannot be counted are
-    left out: kernels on a host, launches without runtime calls.
+    The nouns are kernel, gap, launch, op and the nouns of ``WORK``. Nouns that cannot be counted
+    are left out: kernels on a host, and launches if the profile has no runtime calls.
     """
     inside = _issued_in(events, windows, rank)
     lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
@@ -105,7 +105,7 @@ def _spread(lengths_ns: Ints) -> Spread:
 
 
 def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
-    """Return for each event whether it belongs to ``rank`` and, if steps are marked, to a step."""
+    """Return a mask of events of ``rank``; if steps are marked, only of events in the steps."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.rows_of_rank(rank)] = True
     steps = [window.step for window in windows if window.step is not None]
@@ -121,7 +121,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Return for each op of ``rows`` whether another op with the same noun is inside it."""
+    """Return a mask of the ``rows`` (ops) that contain another op with the same noun."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -163,7 +163,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
     """Return for each of ``rows`` a number that is equal for kernels of one matmul.
 
     The number combines the innermost op that computes the matmul, convolution or attention with the
-    pass (dgrad, wgrad or none). ``NONE`` for other work, and if the profile links no such op.
+    pass (dgrad, wgrad or none). It is ``NONE`` for other work, and for kernels without such an op.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
@@ -182,16 +182,17 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Return for each activity named only after its op a number that is equal in one op call.
+    """Return for each activity a number that is equal for activities of one op call.
 
-    ``NONE`` for other activities. Each host op of the name begins another call; without a host op,
-    all activities of the name are one call.
+    Only activities that are named after their op have such a number; other activities have
+    ``NONE``. Each host op of the name begins another call; without a host op, all activities of the
+    name are one call.
     """
     ops, op_texts = events.texts("op_name")
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # The code of the type of each op's name, and of the name itself.
+    # Codes of names: of the type in each op's name, and of the op's whole name.
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))
@@ -229,7 +230,7 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
     """Return the noun in ``WORK`` of an op or activity of this category and name, or None.
 
-    A copy remains a copy in the optimizer's phase.
+    A copy counts as a copy even if its category is the optimizer.
     """
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
@@ -244,7 +245,7 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
 
 
 def is_kernel_call(name: str) -> bool:
-    """Return whether a call that launched a kernel is a launch, not a copy run as a kernel."""
+    """Return whether a call that launched a kernel is a launch, not a copy or memset."""
     return _COPY_CALL.search(name) is None
 
 

@@ -40,7 +40,7 @@ from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.runs.fields import ScriptLine
 
-#: The sentence shows the interval of the ratio if the upper end is at least this factor times the
+#: The sentence shows the interval of the ratio if the upper end is at least this many times the
 #: lower end.
 WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
@@ -48,8 +48,8 @@ _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: If the upper end of the ratio's interval is at least this factor times the lower end, the times
-#: of the parts of a step count as unknown. Chosen by hand.
+#: The times of the parts of a step count as unknown if the upper end of the ratio's interval is at
+#: least this many times the lower end. Chosen by hand.
 _ROUGH = 10.0
 #: Ratios of at least this size are shown without decimals.
 _WITHOUT_DECIMALS = 100
@@ -61,12 +61,13 @@ _IN_WORDS = {
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: If a device waits for its host in several ways, other waits than the named one belong to the
-#: bottleneck if they take at least this share of the named one's time. Chosen by hand.
+#: If a device waits for its host in several ways, all these waits together are the bottleneck if
+#: the waits other than the named wait take at least this share of the named wait's time. Chosen by
+#: hand.
 _OTHER_WAITS = 0.1
-#: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each of them that takes at
-#: least ``_THEN_SHARE`` of the step, even if another kind of time takes more. The share was chosen
-#: by hand.
+#: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each of these waits that takes
+#: at least ``_THEN_SHARE`` of the step, even if another kind of time takes more. The share was
+#: chosen by hand.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
@@ -76,7 +77,7 @@ _THEN_SHARE = 0.1
 #: Chosen by hand.
 _ALIKE = 0.02
 _PER_STEP = "per step"
-#: How the names of kinds of time end that are plural nouns.
+#: Names of kinds of time that end so are plural nouns.
 _PLURAL = "calls"
 
 
@@ -84,25 +85,26 @@ _PLURAL = "calls"
 class Verdict:
     """Why ``subject`` takes as long as it does.
 
-    ``subject`` is the name of the run. ``baseline`` is the name of the faster run. ``baseline``,
-    ``baseline_ns`` (its step in ns) and ``ratio`` (the step of ``subject`` divided by that of
-    ``baseline``) are None for a single run. ``step`` is the clean step of ``subject`` with its 95 %
-    interval, in ns. ``per`` and ``baseline_per`` say what the two lengths are: ``per step``, or
-    ``in the whole profile`` if the profile has no step markers. ``baseline_per`` is empty for a
-    single run.
+    ``subject`` is the name of the run. ``baseline`` is the name of the faster run, ``baseline_ns``
+    the step of the faster run in ns, and ``ratio`` the step of ``subject`` divided by the step of
+    ``baseline``; the three are None for a single run. ``step`` is the clean step of ``subject``
+    with its 95 % interval, in ns. ``per`` and ``baseline_per`` say what the two lengths are: ``per
+    step``, or ``in the whole profile`` if the profile has no step markers. ``baseline_per`` is
+    empty for a single run.
 
     ``state`` is ``found`` (there is a cause), ``none`` (no difference beyond noise) or ``unknown``
-    (the profile does not show the cause); ``words`` explains the last two and is else empty.
-    ``kind`` is the kind of time that is named, such as matmul or dispatch. ``bottleneck`` is the
-    same, or ``waiting for the host`` if several kinds of waits count. Both are None unless
-    ``state`` is ``found``. ``bottleneck_ns`` is the time of the bottleneck, in ns. ``whole_ns`` is
-    the difference between the two steps, or the step of a single run. ``cause`` is what in the code
-    takes the time, and ``evidence`` the counts that show it; each is empty if unknown.
+    (the profile does not show the cause); ``words`` explains the states ``none`` and ``unknown``,
+    and is empty for ``found``. ``kind`` is the kind of time that is named, such as matmul or
+    dispatch. ``bottleneck`` is the same kind, or ``waiting for the host`` if several kinds of waits
+    count. Both are None unless ``state`` is ``found``. ``bottleneck_ns`` is the time of the
+    bottleneck, in ns. ``whole_ns`` is the difference between the two steps, or the step of a single
+    run. ``cause`` is what in the code takes the time, and ``evidence`` is the counts that show the
+    cause; each is empty if unknown.
 
     ``fixes`` are sorted, best first. ``where`` has the time of each kind. ``reasons`` say why
     ``certainty`` is not higher. ``lost_ns`` is the time by which the median timed iteration exceeds
-    the clean step; it is None if no iteration was timed or none was lost. ``now_and_then`` lists
-    events that occur, or take long, in some of the steps only.
+    the clean step; it is None if no iteration was timed, or if it does not exceed it.
+    ``now_and_then`` lists events that occur, or take long, only in some of the steps.
     """
 
     subject: str
@@ -227,7 +229,7 @@ class Verdict:
 
     @property
     def _as_long(self) -> str:
-        """Return ``, as much as matmul`` if another kind takes as long as a single run's kind."""
+        """Return ``, as much as matmul`` if another kind is as long as the bottleneck, else ""."""
         least_ns = (1 - _ALIKE) * self.bottleneck_ns
         waits = self.bottleneck == WAITS_FOR_HOST
         others = [
@@ -240,7 +242,11 @@ class Verdict:
 
     @property
     def _largest_saved(self) -> str:
-        """Return the clause that no other part could save more; empty if a fix saves more."""
+        """Return a clause: the bottleneck is the largest part that could be saved.
+
+        Return an empty text if a fix saves more than the bottleneck's time. A fix that only lowers
+        the precision to TF32 does not count; the clause then says "in float32".
+        """
         larger = {fix.name for fix in self.fixes if fix.worth_ns > self.bottleneck_ns}
         if larger - {TF32.name}:
             return ""
@@ -249,7 +255,7 @@ class Verdict:
 
     @property
     def _is_largest(self) -> bool:
-        """Return whether no kind of time takes longer; initialisation always counts as largest."""
+        """Return True if no kind of time is longer; initialisation always counts as largest."""
         longest = max((d.slow_ns for d in self.where), default=0)
         return self.bottleneck_ns >= longest or self.kind == causes.START
 
@@ -368,7 +374,10 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
-    """Return the kind of time of ``named``, or ``waiting for the host`` if other waits count."""
+    """Return the kind of time of ``named``; ``waiting for the host`` if its other waits are long.
+
+    ``waits`` are all waits for the host, including ``named`` (see ``_OTHER_WAITS``).
+    """
     if named.slow.device is None:
         return named.kind
     others = sum(f.delta_ns for f in waits) - named.delta_ns
@@ -378,7 +387,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 def _then(
     findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
 ) -> str:
-    """Return a clause with the waits that are not in ``named`` and their times, longest first."""
+    """Return a clause with the long waits that are not in ``named``, with their times, else ""."""
     of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -442,7 +451,7 @@ _ACTIVITIES = (
 
 
 def line_of(finding: Finding) -> str:
-    """Return ``train.py:31 sleeps (time.sleep)``: the line with most of a bottleneck, or ""."""
+    """Return ``train.py:31 sleeps (time.sleep)``: the line that explains ``finding``, or ""."""
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns

@@ -84,7 +84,7 @@ def _forecast_error(error: Error | None) -> str:
 def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return the predicted step, the saving, the then largest part, and large known errors."""
+    """Return a sentence: the predicted step, the saving, the part that is then largest, errors."""
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0
     ends = f"{milliseconds(prediction.predicted_ns)} instead of {milliseconds(replayed_ns)} ms"

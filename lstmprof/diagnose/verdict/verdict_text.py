@@ -43,14 +43,14 @@ CERTAINTY_WORDS: dict[Level, str] = {
 #: Times in ms have one decimal if the step or difference takes at least this long (in ns), else
 #: three decimals.
 _LONG_NS = 1_000_000
-#: What follows a clause at which a long text may be cut.
+#: What follows a clause; a long text may be cut there.
 _CLAUSE_END = re.compile(r"[;:,] | and ")
-#: A space within an item of a list, a space between a number and its unit, and what stands for both
-#: while lines are broken.
+#: A space within an item of a list, a space between a number and its unit, and the character that
+#: replaces both spaces while lines are broken.
 _WITHIN_ITEM = re.compile(r"(?<! ) (?! )")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
-#: The baseline's number behind a count, which short texts leave out.
+#: The baseline's number behind a count; short texts leave it out.
 _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
@@ -89,9 +89,9 @@ class Explained(Protocol):
 class Line:
     """One labelled text of a verdict, which may be wrapped to at most ``most`` printed lines.
 
-    If ``text`` is too long, it is cut before ``end``, which always stays. If a verdict has too many
-    lines, those with a high ``rank`` are left out. With ``items``, the text is a list whose items
-    are separated by three spaces, and no line is broken within an item.
+    If ``text`` is too long, its end is cut; the text ``end``, which follows it, always stays. If a
+    verdict has too many lines, lines with a high ``rank`` are left out. With ``items``, the text is
+    a list whose items are separated by three spaces, and no line is broken within an item.
     """
 
     rank: int
@@ -114,7 +114,7 @@ class Line:
 def verdict_text(
     diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = str
 ) -> list[list[str]]:
-    """Return the printed lines of a verdict, grouped by label; the first group names the run.
+    """Return the printed lines of a verdict, one list per label; the first list names the run.
 
     ``spoken`` replaces characters that the output cannot show.
     """
@@ -257,8 +257,8 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
 def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
     """Return triples (label, fix, gain or ""), best first, at most ``_FIXES``.
 
-    The label is ``Fix`` if the cause is known and the gain, too; else ``Try``. The gain of a
-    ``Try`` may be ``gain unknown``. A known cause without a fix has a text that says so.
+    The label is ``Fix`` if both the cause and the gain are known, else ``Try``. The gain of a
+    ``Try`` may be ``gain unknown``. For a known cause without a fix, the text says so.
     """
     verdict, profile = diagnosis.verdict, diagnosis.slow
     if verdict.state == "found" and not verdict.fixes:
@@ -280,7 +280,7 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
 
 
 def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
-    """Return ``transfer (5 % of the step): `` if ``fix`` is for other time than the line "Why"."""
+    """Return ``transfer (5 % of the step): `` if ``fix`` is for another kind than line "Why"."""
     verdict = diagnosis.verdict
     several = any(row.name == fix.name and row.several_kinds for row in TABLE)
     if verdict.kind is None or several or verdict.cause.startswith((fix.cause, fix.seen or "\n")):

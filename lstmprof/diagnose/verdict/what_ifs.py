@@ -1,4 +1,4 @@
-"""What-ifs that a user requests: replay the slow step with a change, or forecast another form."""
+"""What-ifs that a user requests: replay the slow step with a change, or predict another form."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DiagnosisOptions:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The slow step with one change: a replay, or a forecast with its layers in another form.
+    """The slow step with one change: a replay, or a forecast with the layers in another form.
 
     ``form`` is the form of the layers in a forecast (see ``FORM_NAMES``); it is None for a replay.
     """

@@ -18,7 +18,8 @@ from lstmprof.events.table import NONE, EventTable
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH")
 MEMORIES = ("pinned", "pageable", "managed")
 
-#: cudaLaunchKernel, hipExtModuleLaunchKernel, cudaGraphLaunch, cudaMemcpyAsync, hipMemsetAsync …
+#: Runtime calls that start activities: cudaLaunchKernel, hipExtModuleLaunchKernel, cudaGraphLaunch,
+#: cudaMemcpyAsync, hipMemsetAsync …
 _ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
 _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
@@ -117,7 +118,7 @@ class ActivityCounts:
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return which of ``rows`` launched several activities; False for ``NONE``."""
+        """Return for each of ``rows`` whether it launched several activities (``NONE``: False)."""
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 
 
@@ -152,7 +153,7 @@ NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
     rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
     rf"|{NEXT_OP.pattern}"
-    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # at the end, Lightning's
+    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # dataloader_next: Lightning
     r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
     r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
 )

@@ -47,7 +47,7 @@ _CONVERTING = ("aten::_to_copy", "aten::to")
 #: in that phase keeps its category.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
 #: If a kernel's ``op_name`` ends in a layout op, but the kernel's own name shows one of these
-#: categories, the own name decides.
+#: categories, the kernel's own name decides.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
@@ -114,7 +114,10 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return the number of each op's own rule; ``NONE`` for others and ops that only call ops."""
+    """Return the number of each op's own rule.
+
+    It is ``NONE`` for ops that only call ops, and for events that are no ops.
+    """
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -160,8 +163,8 @@ def _types_differ(dtypes: str) -> int:
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
     """Return the rule number of each kernel in ``rows``, by the order in the module's docstring.
 
-    With JAX, ``op_name`` ends in a fusion's last op. If that only moves elements and the kernel's
-    name shows a computation, the name decides.
+    With JAX, ``op_name`` ends in a fusion's last op. If this op only moves elements and the
+    kernel's name shows a computation, the kernel's name decides.
     """
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
@@ -188,9 +191,9 @@ def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return which kernels copy a tensor before or after the work of their op.
+    """Return a mask of the kernels that copy a tensor before or after the work of their op.
 
-    A kernel whose name may mean a cast or a copy is not one of them if the op is a cast or copy.
+    A kernel whose name may mean a cast or a copy is not in the mask if the op is a cast or a copy.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
@@ -215,7 +218,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return which events are in the optimizer's phase only by a name that users choose."""
+    """Return a mask of the events in a scope named ``optimizer``; users choose names of scopes."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

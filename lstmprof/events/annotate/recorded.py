@@ -50,10 +50,10 @@ COUNTED = (
 class Columns:
     """Columns of some events, with one entry per event; times are in ns.
 
-    ``row`` is the event's row in the whole table, and ``launch`` that of an activity's launch.
-    ``thread`` is the number of the host thread and ``stream`` the number of the device's stream; −1
-    if there is none or it is unknown. ``flags`` has a mask for each property, such as ``op`` or
-    ``activity``.
+    ``row`` is the event's row in the whole table; ``launch`` is the row of an activity's launch.
+    ``thread`` is the number of the host thread, and ``stream`` the number of the device's stream;
+    −1 if the event has none or it is unknown. ``flags`` has a mask for each property, such as
+    ``op`` or ``activity``.
     """
 
     row: Ints
@@ -76,7 +76,7 @@ class Columns:
 
 
 class _Numbers:
-    """Number tuples of keys from 0 in order of first occurrence, across all parts of a table."""
+    """Numbers tuples of keys from 0 in order of first occurrence, across all parts of a table."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -90,7 +90,7 @@ class _Numbers:
 
 
 class Reading:
-    """Read the ``Columns`` of the parts of one table, in order."""
+    """Reads the ``Columns`` of the parts of one table, in order."""
 
     def __init__(self) -> None:
         self._threads, self._streams = _Numbers(), _Numbers()
@@ -156,7 +156,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """The counts of one process (named as in ``Recorded``), its steps, those with an activity."""
+    """The counts of one process (named as in ``Recorded``), its steps, and its busy steps.
+
+    Steps are step numbers; ``busy_steps`` have an activity.
+    """
 
     counts: dict[str, int]
     steps: set[int]
@@ -164,7 +167,7 @@ class _ProcessCounts:
 
 
 class Tally:
-    """Count the events of several processes, part by part.
+    """Counts the events of several processes, part by part.
 
     ``activity_counts`` shows which launches have activities. Processes are numbered from 0 to
     ``processes`` − 1. Threads and streams belong to one process each.
@@ -215,7 +218,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return activities without a launch before the first of their stream with one."""
+        """Return the activities without a launch that began before any with one on their stream."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -260,7 +263,7 @@ def _counts(processes: Ints, count: int) -> Ints:
 
 
 class _Lost:
-    """Count kernel launches, and those without an activity: all, at the begin and at the end."""
+    """Counts kernel launches, and those without an activity: all, at the start, and at the end."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -287,7 +290,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count lost launches before the first and after the last with an activity."""
+        """Count lost launches before the first and after the last launch that has an activity."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)
@@ -358,7 +361,7 @@ class _Starts:
 
 
 class _Overlaps:
-    """Count activities that overlap an earlier one of their stream, and the common time."""
+    """Counts activities that overlap an earlier one of their stream, and the common time."""
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))

@@ -23,7 +23,7 @@ COMPILED = "compiled"
 #: Stacks that match no rule, and stacks of a thread that waits for another thread. Neither belongs
 #: to a part of the breakdown.
 UNKNOWN, WAITING = "unknown", "waiting"
-#: The rule's pattern has a group ``op``; the category of this op is the part.
+#: ``FrameRule.part`` if the part is the category of the op in the pattern's group ``op``.
 BY_OP = "by op"
 
 #: Frameworks whose step is one call of a compiled function (``breakdown.host``).

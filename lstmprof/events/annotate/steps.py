@@ -2,7 +2,7 @@
 
 Markers are host events that a profile records per step, or ranges that the user names.
 lstmprof's own captures synchronise at the end of a step, so the window is the marker's interval. In
-other profiles, a window reaches from the begin of one marker to the begin of the next; the last
+other profiles, a window reaches from the start of one marker to the start of the next; the last
 window ends with its marker or with the last activity, whichever is later. Without markers, the
 whole profile is one window. If the processes of a rank ran one after the other, such as the rounds
 of a capture, each process has its own windows. Source: docs/ledger.md.
@@ -134,7 +134,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per marker; ``processes`` has (rows, markers) of each, in order."""
+    """Return one window per marker; ``processes`` has (rows, markers) per process, in order."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -159,7 +159,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the numbers in the names (``ProfilerStep#7``), or 0, 1 … unless all differ."""
+    """Return the numbers in the names (``ProfilerStep#7``), or 0, 1 … if these are not distinct."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -183,7 +183,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return the number of windows with step numbers of each rank; ``UNKNOWN`` is None."""
+    """Return for each of ``ranks`` (``UNKNOWN``: None) the number of windows with a step number."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -191,7 +191,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Return ``events`` with the step in whose window they, or their launches, began."""
+    """Return ``events`` with ``step``: the step in which the event, or its launch if any, began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -218,7 +218,10 @@ def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return the index of the window of one rank at each time, the later of two, or −1."""
+    """Return for each time the index of the window that contains it, or −1.
+
+    The windows are of one rank. If two contain the time, the one that starts later counts.
+    """
     starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")
     index = np.searchsorted(starts[order], at_ns, side="right") - 1

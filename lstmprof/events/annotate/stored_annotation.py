@@ -1,11 +1,11 @@
 """Compute the derived columns of an events table on disk, one batch at a time.
 
-The result equals that of the whole table. An event's derived columns depend on the host events
-around it on its thread, on the open phase ranges and, for an activity, on its launch or the op that
-it names. So the table of a batch also contains earlier host events that still run, and *guests*:
-activities of other batches whose launch or op is in this batch. Joins by id (launches, named ops,
-forward ops) are computed first, for one group of ids at a time (a Grace hash join). Memory is
-bounded by the events of a batch and the host events that run at once.
+The result is the same as for a table in memory. An event's derived columns depend on the host
+events around it on its thread, on the open phase ranges and, for an activity, on its launch or the
+op that it names. So the table of a batch also contains earlier host events that still run, and
+*guests*: activities of other batches whose launch or op is in this batch. Joins by id (launches,
+named ops, forward ops) are computed first, for one group of ids at a time (a Grace hash join).
+Memory is bounded by the events of a batch and the host events that run at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
     """Return the events that decide where steps begin and end.
 
     These are the step markers and, for each batch, the first and the last host event of each
-    process, and the last activity in the time between two process starts of a rank.
+    process, and each rank's last activity between the starts of two successive processes.
     """
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
@@ -118,7 +118,7 @@ class Partitions:
         return list(np.ascontiguousarray(rows.T))
 
 
-#: This many neighbouring ids belong to the same file.
+#: Number of neighbouring ids whose events are written to the same file.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
@@ -151,9 +151,9 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
 class _Joined:
     """The events whose ids refer to another batch; each attribute has one file per batch.
 
-    ``guests`` are activities of other batches whose launch or op is in this batch; ``leavers`` are
-    events of this batch that are guests elsewhere. ``forward`` has pairs of backward and forward
-    op.
+    ``guests`` are activities of other batches whose launch or op is in this batch. ``leavers`` are
+    events of this batch that are guests of other batches. ``forward`` has pairs (backward op,
+    forward op).
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -270,7 +270,10 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with guests and earlier events that still run; ``rows``: in the whole table."""
+    """A batch with its guests and with earlier events that still run.
+
+    ``number`` is the number of the batch. ``rows`` are the events' rows in the whole table.
+    """
 
     number: int
     events: EventTable
@@ -306,7 +309,7 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
 
 
 class _Derived:
-    """Store the derived columns of each batch in a file, and of its guests in another file."""
+    """Stores the derived columns of each batch in a file, and of its guests in another file."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -329,7 +332,11 @@ class _Derived:
         self._of_guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return a derived column as rows of the whole table or codes of ``self._texts``."""
+        """Return the derived column ``name`` of a batch as integers.
+
+        A link is the linked event's row in the whole table, and a text is an index into
+        ``self._texts``. Other columns keep their values; null is ``NONE``.
+        """
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])

@@ -89,9 +89,8 @@ def write_pair(
 ) -> int:
     """Write one clean step of each of ``lanes`` to ``path``; return the file's size in bytes.
 
-    A lane is (breakdown, rank, device). The step of median length is written, by the clock that
-    counts clean time only; all steps begin at time 0. Events that begin before the step or end
-    after it are cut.
+    A lane is (breakdown, rank, device). The step of median length is written, with its clean times;
+    all steps begin at time 0. Events that begin before the step or end after it are cut.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written; the events of a run
@@ -277,7 +276,10 @@ def _add_counters(
 def _add_recorded(
     packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
 ) -> None:
-    """Add the profile's counters; ``span`` limits them, and begins with the last value before."""
+    """Add the profile's counters; if ``span`` is given, only the values inside it.
+
+    At the start of ``span``, each counter has its last value before.
+    """
     track_of: dict[Series, int] = {}
     before: dict[Series, float] = {}
 

@@ -200,7 +200,11 @@ class CounterSamples:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Arrays of one device's activities; ``launched`` have a launch that ``returned_ns``."""
+    """Arrays with one entry per activity of a device.
+
+    ``launched`` tells whether the activity's launch is known, and ``returned_ns`` when the launch
+    call returned.
+    """
 
     rank: int | None
     device: int
@@ -250,7 +254,8 @@ def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
-#: Faster than any memory, 1 PB/s; the size or the time of a faster copy is damaged.
+#: Largest plausible bandwidth of a copy in bytes per ns: 1 PB/s, faster than any memory. A faster
+#: copy has a damaged size or time, and is ignored.
 _MOST_BYTES_PER_NS = 1e6
 
 

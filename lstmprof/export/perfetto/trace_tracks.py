@@ -215,7 +215,10 @@ _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track; it makes more of its name for slices (by start, longest first) that overlap."""
+    """A track, to which slices are added by start, the longest first.
+
+    Slices that overlap without nesting go to further tracks of the same name.
+    """
 
     def __init__(self, packets: Packets, new: Callable[[int], int]) -> None:
         self._packets, self._new = packets, new
@@ -245,7 +248,10 @@ class Track:
 
 
 class Tracks:
-    """The tracks of a run, made when used; names of ranks have the run's unless it is ``alone``."""
+    """The tracks of a run; each is made when it is first used.
+
+    The names of ranks begin with the run's name, unless the trace has only this run (``alone``).
+    """
 
     def __init__(
         self,
@@ -281,7 +287,10 @@ class Tracks:
         return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, kind: str) -> Track:
-        """Return a track of a device's stream; ``kind`` says what it shows if not activities."""
+        """Return a track of a device's stream.
+
+        ``kind`` is empty if the track shows activities; otherwise it says what the track shows.
+        """
 
         def new(repeat: int) -> int:
             name = "stream ?" if stream is None else f"stream {stream}"

@@ -31,8 +31,8 @@ UNKNOWN = int(np.iinfo(np.int64).min)
 
 
 MAGIC = b"SQLite format 3\x00"
-#: The longest value that is read. Names are shorter: the name of a C++ template may have 100,000
-#: bytes.
+#: Length in bytes of the longest value that is read. Names are shorter: the name of a C++ template
+#: may have 100,000 bytes.
 MAX_VALUE_BYTES = 2**24
 #: A row takes at least this many bytes of the file: for its position, length, row number and
 #: header.
@@ -47,14 +47,17 @@ _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 @dataclass(frozen=True)
 class Database:
-    """An open database; ``columns`` are readable, and ``most_rows`` fit into the file."""
+    """An open database: its readable ``columns`` by table.
+
+    ``most_rows`` is the largest number of rows that fit into the file.
+    """
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
     most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return these columns: ``UNKNOWN`` if a column is missing or a value is no integer."""
+        """Return columns; ``UNKNOWN`` where a column is missing or a value is not an integer."""
         chunks = list(self.int_chunks(table, *names))
         nothing = np.empty(0, np.int64)
         return {name: np.concatenate([nothing, *(read[name] for read in chunks)]) for name in names}
@@ -64,7 +67,7 @@ class Database:
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
-        """Return texts (column ``value``) by integers (column ``key``); empty if one is missing."""
+        """Return {integer in column ``key``: text in column ``value``}; empty without a column."""
         if not {key, value} <= self.columns.get(table, frozenset()):
             return {}
         keys = self.ints(table, key)[key].tolist()
@@ -89,8 +92,8 @@ class Database:
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
         """Yield the texts in column ``name`` of the rows of ``other`` to which ``table`` refers.
 
-        They are Arrow arrays, otherwise like the result of ``pointed_ints``. If the texts together
-        are longer than the file, the file is damaged: each row should be referred to once.
+        The results are Arrow arrays with the rows of ``pointed_ints``. If all texts together are
+        longer than the file, the file is damaged: each row should be referred to once.
         """
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")

@@ -139,8 +139,8 @@ class CudaEvents:
     """All events with a possible time, and counts of repaired and omitted events.
 
     Times of ``columns`` are as in the file; ``origin_ns`` is the first start. Both are None if
-    there is no event. ``activities`` is the number of activities, ``untimed`` of omitted events,
-    and ``open_ranges`` of ranges without an end.
+    there is no event. ``activities`` is the number of activities, ``untimed`` the number of events
+    omitted because of an impossible time, and ``open_ranges`` the number of ranges without an end.
     """
 
     columns: pa.Table | Spool | None

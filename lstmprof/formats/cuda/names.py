@@ -185,7 +185,10 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of a range, for which emit_nvtx wrote ``seq`` and ``op_id`` or not."""
+    """Return (kind, name) of a range.
+
+    ``has_seq`` and ``has_id`` say whether emit_nvtx wrote ``seq`` and ``op_id``.
+    """
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
@@ -212,7 +215,10 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """Return the ranges with these texts; those that differ only in numbers are read once."""
+    """Return the ranges with these texts; each distinct text, without its numbers, is parsed once.
+
+    ``ints`` are the other columns of the ranges.
+    """
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]

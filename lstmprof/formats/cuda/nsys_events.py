@@ -90,7 +90,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices if each of CUDA's numbers means one GPU in all processes."""
+    """Return the devices of a profile in which processes have the same GPU per CUDA number."""
     of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
@@ -100,7 +100,10 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Value]) -> dict[i
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return {CUDA's device number: Nsight's GPU number}, equal if not recorded."""
+    """Return {CUDA's device number: Nsight's GPU number}.
+
+    If the export does not record CUDA's number, both numbers are equal.
+    """
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -165,7 +168,7 @@ class GraphNodes:
             self._made[thread] = read["start"][here], node[here]
 
     def captured(self, calls: Batch) -> Batch:
-        """Return ``calls``; a launch call in which one node was created has ``graph_node_id``."""
+        """Return ``calls``; launches in which exactly one node was made have ``graph_node_id``."""
         if not self._made:
             return calls
         name = calls.texts["name"]
@@ -200,7 +203,7 @@ class GraphNodes:
 
 
 def _by_thread(ints: Mapping[str, Ints], rows: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield (pid and tid, its rows in their order) for each thread of ``rows``."""
+    """Yield ((pid, tid), the ``rows`` of this thread in their order) for each thread."""
     for members in Groups(ints["pid"][rows], ints["tid"][rows]).members() if len(rows) else ():
         here = rows[members]
         yield (int(ints["pid"][here[0]]), int(ints["tid"][here[0]])), here
@@ -236,7 +239,7 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Database, devices: Devices) -> CudaEvents:
-    """Return every event of an export with its real device number."""
+    """Return all events of an export; a device number means the same GPU in every process."""
     strings = database.strings("StringIds", "id", "value")
     contexts, nodes = Contexts(), GraphNodes(database)
     busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))
@@ -301,7 +304,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return the number of each kernel's best name that is among the texts ``known``."""
+    """Return for each kernel the text id of its best name that is among the ids ``known``."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):

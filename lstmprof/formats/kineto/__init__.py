@@ -4,9 +4,9 @@ The tests contain the pitfalls of each year with their sources. To know when rea
 
 - ``ts`` counts microseconds from 1970, or from ``baseTimeNanoseconds`` if the header has this key.
 - ``correlation_id`` joins a runtime call with its activities in every year. The ``external_id`` of
-  an op is the op's own id. That of a runtime call or an activity is the id of the op that issued
-  it, except from 2022 to early 2024, when it repeats the correlation id. On ROCm, these years have
-  no ``correlation``, so ``External id`` replaces it.
+  an op is the op's own id. The ``external_id`` of a runtime call or an activity is the id of the op
+  that issued it, except from 2022 to early 2024, when it repeats the correlation id. On ROCm, these
+  years have no ``correlation``, so ``External id`` replaces it.
 - A device's copy of a host range (``gpu_user_annotation``) becomes a ``range`` with a device.
 - Ids of 0 or less mean "none" and become null. So does thread 0 of process 0 or −1, to which Kineto
   assigns Python frames and overhead if it does not know their thread.

@@ -52,11 +52,10 @@ _MOST_SAMPLE_BYTES = 2**17
 _SHORT_BYTES = 2**15
 #: Largest number of additional samples by which ranges are halved.
 _MOST_HALVED = 2**10
-#: The pace (ns per byte, see ``_PACE_PAIRS``) is multiplied by this factor, for safety.
-_SAFELY = 4
-#: To estimate how early events between two samples can begin, times are assumed to rise by at most
-#: so many ns per byte as between any of this many next pairs of samples (the "pace").
-_PACE_PAIRS = 4
+#: To estimate how early an event between two samples can begin, event times are assumed to rise no
+#: faster than the "pace": the largest rise in ns per byte between the next ``_PACE_PAIRS`` pairs of
+#: samples, times ``_SAFELY``.
+_PACE_PAIRS, _SAFELY = 4, 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
 _NS_PER_US = 1000
@@ -181,7 +180,10 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return a mask: between which samples events may begin before ``until_ns``."""
+    """Return a mask of the gaps between successive samples with events before ``until_ns``.
+
+    A gap is in the mask if an event in it may begin before this time.
+    """
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
@@ -371,7 +373,7 @@ def _beginning_of_step(
     if uses_devices and not events.has_kind(*ACTIVITY_KINDS):
         return None
     (marker,) = np.flatnonzero(events.is_kind("step") & (events.start_ns == step.start_ns))[:1]
-    step = replace(step, thread=int(thread_ids(events)[marker]))  # its number among ``events``
+    step = replace(step, thread=int(thread_ids(events)[marker]))  # thread number in ``events``
     name: str = events.column("name")[int(marker)].as_py()
     whole, read = file.file.length, file.read_bytes
     return Beginning(replace(profile, events=events), step, name, read, whole)

@@ -56,8 +56,8 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Runtime calls and activities. ROCm's profiles of 2022 to 2024 write the correlation id of
-#: these only as ``External id``.
+#: Kinds that have a correlation id. ROCm's profiles of 2022 to 2024 write it only as
+#: ``External id``.
 CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
 #: Names of a kernel event's arguments, in the order of the parameters of ``launched_with``.
 LAUNCHED_WITH = (
@@ -133,7 +133,7 @@ def timed_events(
 ) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
     """Yield (event, (start, length) in ns) of events with a duration for which ``is_read`` is True.
 
-    ``dropped`` counts the others of them by the fault of their times.
+    ``dropped`` counts, by fault, the events that are left out because their times are faulty.
     """
     for event in events:
         if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
@@ -332,7 +332,8 @@ def _number(value: object) -> float | None:
 
 
 _NONE = -(2**63)
-#: Any integer but ``_NONE``, which stands for a missing field: a file with it cannot be decoded.
+#: Any integer except ``_NONE``, which stands for a missing field. A file that contains ``_NONE``
+#: cannot be decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
 
 
@@ -350,7 +351,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert ``[memory]`` events like ``counts``, but at once; None if one is unusual."""
+    """Convert ``[memory]`` events like ``counts``, but all at once; None if one is unusual."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]

@@ -46,7 +46,7 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
-#: Number of lists whose parsed form is cached, and number of bytes from which on a list is not.
+#: Number of lists whose parsed form is cached; lists of ``_SHORT_BYTES`` or more are not cached.
 _REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
@@ -322,7 +322,10 @@ def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse numerals, each before a null byte: (125, 1), digits and decimals, for ``12.5``."""
+    """Parse numerals that each end with a null byte; raise OddError for other characters.
+
+    Return (the digits as an integer, the number of decimals): (125, 1) for ``12.5``.
+    """
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned, so characters before "0" count, too
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")

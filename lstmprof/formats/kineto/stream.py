@@ -64,7 +64,7 @@ _MOST_TRIES = 16
 #: The border at which a piece ends is first searched in this many bytes, then in the whole piece.
 _END_BYTES = 2**15
 _AHEAD = 2  # pieces per worker that it is reading, or will read next
-_MOST_KEPT = 4  # pieces per worker, read but not yet yielded: an earlier one is not yet read
+_MOST_KEPT = 4  # pieces per worker that are asked for, but not yet yielded in order
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
@@ -139,7 +139,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Read pieces; pieces of a big file are read in workers, with their columns on disk.
+    """Reads pieces; pieces of a big file are read in workers, with their columns on disk.
 
     Closing ``stack`` ends the workers; after an error it removes the columns.
     """
@@ -281,7 +281,7 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """Texts of pieces, from ``rest`` and ``file``; at the end ``rest`` follows the last border."""
+    """Texts of pieces, from ``rest`` and ``file``; ``rest`` is the text after the last border."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
@@ -356,7 +356,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
-    """Add the events of the last piece to ``total``; return the text like ``_read_events``."""
+    """Add the events of the last piece to ``total``; return the same text as ``_read_events``."""
     for events_end, bracket in closings(text):
         piece = reader.read(text[:events_end])
         if piece:

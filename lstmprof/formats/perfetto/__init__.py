@@ -36,7 +36,7 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: Correlation ids made from arrows start here, above the ids of profilers.
+#: First correlation id that is made from a flow (an arrow between slices), above profilers' ids.
 _FIRST_ARROW = 2**48
 
 
@@ -64,7 +64,7 @@ def read(raw: RawFile) -> Profile:
 
 
 class _Events:
-    """Collects rows, in chunks that are each sorted by the begins of the slices."""
+    """Collects rows in chunks; the rows of a chunk are sorted by the numbers of their slices."""
 
     def __init__(self) -> None:
         self._chunks = Chunks()
@@ -103,7 +103,7 @@ class _Counts:
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
-        """Add a value of ``track`` if this is a counter of the profile, not a derived one."""
+        """Add a value of ``track`` if the track is a counter of the profile, not a derived one."""
         owner = self._owners.get(track)
         if owner is None or abs(at_ns) > rows.MAX_NS:
             return
@@ -216,7 +216,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Return ``row``; if it has no correlation id, with one made from its arrows."""
+        """Return ``row``; if it has no correlation id, add one that is made from its ``flows``."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         known = (self._arrows[flow] for flow in flows if flow in self._arrows)

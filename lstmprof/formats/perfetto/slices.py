@@ -236,8 +236,9 @@ class _Sequence:
 class Slices:
     """Reads the slices of ``raw``; ``left_out`` counts omitted slices by reason.
 
-    Slices on ``skipped`` tracks are not read; arrows are read only if ``flows`` is True.
-    ``counted`` is called with (track, time in ns, value) for each value of a counter.
+    Slices on ``skipped`` tracks are not read. The ids of flows (arrows between slices) are read
+    only if ``flows`` is True. ``counted`` is called with (track, time in ns, value) for each value
+    of a counter.
     """
 
     def __init__(
@@ -274,7 +275,7 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # Called for every packet, because the time of the next one may be a difference.
+            # Convert every packet's time: the next packet may store only the difference from it.
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:

@@ -1,8 +1,8 @@
 """Convert slices of a Perfetto trace to rows, depending on the program that wrote the trace.
 
 - ``lstmprof export`` writes the kind and the columns of an event as arguments of its slice. The
-  description of a thread's track is JSON with its rank, process and number; that of a stream has
-  its rank. A track without slices has facts about the whole profile in its description.
+  description of a thread's track is JSON with its rank, process and number; a stream's track has
+  only its rank there. A track without slices has facts about the whole profile in its description.
 - Kineto's builder (pytorch/kineto, ``PerfettoTraceBuilder``) writes no categories. It writes the
   ``args`` of Kineto's JSON as one argument ``metadata``, a JSON object without its braces. The
   process of a device has the device's number.
@@ -205,8 +205,8 @@ def _is_span(value: Any) -> bool:
 
 #: Name of the process in a trace that Kineto's builder wrote.
 KINETO = "Kineto Trace"
-#: Categories of rocprofv3: those that are read (``ROCPROF``), and those that ``formats.rocprofv3``
-#: omits, too.
+#: Categories of rocprofv3: those that are read (``ROCPROF``), and those that are omitted
+#: (``ROCPROF_UNREAD``), as in ``formats.rocprofv3``.
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -273,7 +273,7 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice, perhaps of Kineto's own ``builder``, to an event of Kineto's JSON."""
+    """Convert a slice to an event of Kineto's JSON; ``builder``: Kineto's builder wrote it."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # an op's correlation id is its own id, not the id of a launch
@@ -284,7 +284,7 @@ def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, A
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with those that Kineto's builder wrote into the text ``metadata``."""
+    """Return the arguments, and the ones that Kineto's builder wrote into the text ``metadata``."""
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):

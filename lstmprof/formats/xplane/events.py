@@ -72,9 +72,9 @@ def hlo_proto() -> Any:
 
 
 def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
-    """Return a module's instructions with a path or operands; none if it is damaged.
+    """Return a module's instructions that have a path or operands; none if it is damaged.
 
-    They are listed for ``program_id`` and for ``ANY``.
+    Each is listed twice, for ``program_id`` and for ``ANY``.
     """
     from google.protobuf.message import DecodeError
 
@@ -172,8 +172,8 @@ _BOOKKEEPING = (
     FREE,
     "end: ",  # XLA on a CPU: marks the end of the instruction that it names
 )
-#: Stats of events on a stream's line that last as long as a block of memory, while the stream is
-#: not busy.
+#: An event of a stream's line with one of these stats is no work of the stream: it lasts as long as
+#: a block of memory is allocated.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
@@ -285,7 +285,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Return ``stats`` with path and operands of their XLA instruction, unless given."""
+    """Return ``stats``, with path and operands of their XLA instruction if these are missing."""
     module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
     keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
     instruction = next((instructions[key] for key in keys if key in instructions), None)
@@ -318,7 +318,7 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """Return the bytes of a copy or fill, or None if unknown, for which AMD's tracer writes 0."""
+    """Return the size of a copy or fill in bytes, or None if unknown (AMD's tracer writes 0)."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
     return (int(size[1]) or None) if size else None
@@ -382,7 +382,7 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return the event's name and its ``wanted`` stats: its own and its name's."""
+        """Return the event's name and ``wanted`` stats; events of one name share some stats."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 

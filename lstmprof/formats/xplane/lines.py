@@ -3,7 +3,7 @@
 Events with the same name and texts are one *kind of event*; they differ only in times and ids.
 Array operations find the kinds, and ``xplane.events`` describes each kind once.
 
-An allocator marks every allocation and free by an instant on its thread, with its name, the size
+Every allocation and free is an instant on its thread, with the name of the allocator, the size
 and the total afterwards. ``GPU_<n>_bfc`` manages memory of GPU n; others manage host memory or do
 not say. A TPU's runtime writes a device number instead of a name, and no size for a free. Source:
 ``BFCAllocator::AddTraceMe`` in xla/tsl/framework/bfc_allocator.cc.
@@ -203,7 +203,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LineEvents:
-    """Events of a line as columns, their memory counters, and the number left out."""
+    """Events of a line as columns, their memory counters, and the number of events left out."""
 
     columns: pa.Table | None
     untimed: int
@@ -347,7 +347,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Return (each event's kind, first event of each kind): equal names and stats."""
+    """Return (each event's kind, first event of each kind); a kind has one name and equal stats."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins

@@ -2,8 +2,8 @@
 
 Field numbers are those of ``tsl/profiler/protobuf/xplane.proto`` in openxla/xla. Generated code
 would tie the package to one protobuf version, and TensorFlow, which contains such code, is not
-needed to read its profiles. Texts are declared as bytes, which are encoded alike, because texts of
-a damaged file may not be UTF-8.
+needed to read its profiles. Texts are declared as bytes, which have the same encoding, because
+texts of a damaged file may not be UTF-8.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ def _counted(raw: RawFile, count: int) -> int:
 
 
 def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]:
-    """Return (plane without its events, pieces of each of its lines)."""
+    """Return (plane without its events, for each of its lines the pieces with the events)."""
     rest: list[tuple[int, int]] = []
     lines = []
     for tag, field, value, end in _fields(raw, start, stop):
@@ -300,7 +300,7 @@ def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]
 
 
 def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
-    """Return (line without its events, pieces with its events)."""
+    """Return (line without its events, pieces of the file that contain the events)."""
     rest, pieces = [], []
     at, window, base = start, b"", start
     while at < stop:

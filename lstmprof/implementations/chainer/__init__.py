@@ -61,7 +61,7 @@ def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
 
 
 def last(outputs: Any, lengths: Optional[Any]) -> Any:
-    """Return each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[-1]
     return F.get_item(outputs, (lengths - 1, np.arange(len(lengths))))

@@ -8,7 +8,8 @@
 
 W is ``upward.W`` (4·hidden, inputs), U is ``lateral.W`` (4·hidden, hidden), b is ``upward.b``
 (4·hidden); row 4·u + g is gate g of unit u. The link (Chainer's layer) keeps h and c between calls
-until ``reset_state``. It calls one function per matmul and one, ``LSTM``, for the elementwise part.
+until ``reset_state``. It calls one function per matmul, and the function ``LSTM`` for all
+elementwise operations.
 The reverse direction is a second link, called from the last time step to the first. After the end
 of a sequence, a mask sets h_t and c_t to 0.
 Source: the documentation of chainer.links.LSTM and F.lstm, Chainer 7.8.1.
@@ -103,7 +104,10 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """Permute the gates of ``rows`` by ``places``, to unit after unit (``interleave``) or back."""
+    """Permute the gates of ``rows`` by ``places``, and order the rows unit by unit, or back.
+
+    With ``interleave``, the result has all gates of a unit together; else, all units of a gate.
+    """
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]

@@ -200,14 +200,14 @@ def scalar(value: float) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where cuDNN's weight space (one float32 buffer) holds ``rows`` of the weight ``name``.
+    """The part of cuDNN's weight space (a float32 buffer) that holds ``rows`` of a weight.
 
     ``name`` is framework-independent (``workloads.parameter_shapes``); the rows are contiguous.
     """
 
     name: str
     rows: slice
-    start: int  # like size, in float32 numbers
+    start: int  # in float32 numbers, like ``size``
     size: int
 
     @property

@@ -83,8 +83,8 @@ class Library:
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        #: Returns, for a function's name, the context manager in which each call of it runs; set
-        #: while profiling.
+        #: Takes the name of a function, and returns the context manager in which a call of this
+        #: function runs; None except while profiling.
         self.observer: Optional[Callable[[str], ContextManager[Any]]] = None
         for name, parameters in self.prototypes.items():
             if not hasattr(library, name):
@@ -97,8 +97,8 @@ class Library:
     def bound(self, name: str, arguments: Mapping[str, Any]) -> Call:
         """Return a function without parameters that calls ``name`` with ``arguments``.
 
-        ``arguments`` maps parameter names to values and may have more names than the function. The
-        returned function raises CaptureError if the call fails.
+        ``arguments`` maps parameter names to values, and may have names that the function does not
+        have. The returned function raises CaptureError if the call fails.
         """
         function = getattr(self.library, name)
         values = tuple(arguments[p.partition(":")[0]] for p in self.prototypes[name].split())
@@ -257,7 +257,7 @@ class Stopwatch:
     def elapsed_ns(self) -> int:
         """Return the device time from ``start`` to ``stop``, with a resolution of 0.5 µs.
 
-        The device must have reached ``stop``.
+        Call this after the device has reached ``stop``.
         """
         length_ms = ctypes.c_float()
         self.runtime.call(

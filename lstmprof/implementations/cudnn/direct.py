@@ -114,7 +114,7 @@ class Network:
         )
 
     def _spaces(self, arguments: Mapping[str, Any]) -> Tuple[Buffer, Buffer]:
-        """Return cuDNN's workspace and reserve space; the latter is empty for inference."""
+        """Return cuDNN's workspace and reserve space; the reserve space is empty for inference."""
         work, reserve = ctypes.c_size_t(), ctypes.c_size_t()
         sizes = {"workSpaceSize": ctypes.byref(work), "reserveSpaceSize": ctypes.byref(reserve)}
         self.cudnn.bound("cudnnGetRNNTempSpaceSizes", dict(arguments, **sizes))()

@@ -7,10 +7,10 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 All weights are one vector, ``lstm``: first W and U of each layer and direction, row by row, then
-both biases of each. b_ih gets the bias that all implementations share; b_hh starts at zero and is
-trained, too. Batch-major. cuDNN always gets the sequence lengths, and its outputs after the end of
-a sequence are zero. It uses TF32 unless JAX's matmul precision is ``highest``. Source: the
-docstring of jax.experimental.rnn (jax 0.10).
+both biases of each layer and direction. b_ih gets the bias that all implementations share; b_hh
+starts at zero and is trained, too. Batch-major. cuDNN always gets the sequence lengths, and its
+outputs after the end of a sequence are zero. cuDNN uses TF32 unless JAX's matmul precision is
+``highest``. Source: the docstring of jax.experimental.rnn (jax 0.10).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """Yield (shared name, None for a second bias; shape) of each part of the vector ``lstm``."""
+    """Yield (shared name, shape) of each part of the vector ``lstm``; a second bias has no name."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]

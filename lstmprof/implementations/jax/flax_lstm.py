@@ -16,9 +16,9 @@ step. Its biases are added to the product with x. Gate n has a second bias on th
 whose gate has no letter and whose bias is added to the product with x.
 
 For sequences of variable length, the reverse direction starts at each sequence's own end. Flax also
-computes the padding; its outputs there do not affect time steps within a sequence, and are set to
-zero after the last layer. Source: the documentation of flax.linen's cells, of flax.linen.RNN and of
-flax.linen.Bidirectional.
+runs over the padding. Outputs in the padding do not affect time steps within a sequence, and are
+set to zero after the last layer. Source: the documentation of flax.linen's cells, of flax.linen.RNN
+and of flax.linen.Bidirectional.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """Return a forward layer called ``name``; Bidirectional reverses the second one."""
+        """Return a forward layer called ``name``; Bidirectional reverses its second layer."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
@@ -75,7 +75,7 @@ def _masked(steps: Any, lengths: Any) -> Any:
 
 
 def _last(steps: Any, lengths: Any) -> Any:
-    """Return each sequence's last of ``steps`` (batch, time, width)."""
+    """Return ``steps`` (batch, time, width) at each sequence's last time step."""
     if lengths is None:
         return steps[:, -1]
     return steps[jnp.arange(steps.shape[0]), lengths - 1]
@@ -112,9 +112,10 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Position of a Flax parameter: rows of gate ``gate`` of ``gates`` in the weight ``shared``.
+    """The place of a Flax parameter in the weight ``shared``: the rows of one of its ``gates``.
 
-    ``shared`` is a framework-independent name.
+    ``shared`` is a framework-independent name; ``gate`` is the index of the gate, and ``gates`` the
+    number of gates.
     """
 
     shared: str
@@ -127,7 +128,7 @@ _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return the shared weight and gate of the parameter at ``path`` (not GRU's other bias)."""
+    """Return the place of the parameter at ``path``; None for GRU's second bias."""
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")

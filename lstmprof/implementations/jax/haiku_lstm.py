@@ -61,7 +61,7 @@ def _direction(workload: Workload, name: str, steps: Any) -> Any:
 
 
 class Network:
-    """The network's function ``apply``, and its parameters ``arrays`` by path."""
+    """The network's function ``apply``, and its parameters ``arrays`` (path -> array)."""
 
     def __init__(self, workload: Workload) -> None:
         transformed = haiku.transform(lambda inputs: outputs(workload, inputs))
@@ -113,7 +113,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return the shared names of the parameter at ``path``: a matrix has weights of two."""
+    """Return the names of the shared weights in the parameter at ``path``: two for a matrix."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)
@@ -134,7 +134,10 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _parts(module: Network, rows: Any) -> List[Any]:
-    """Split ``rows`` into the weights of inputs and state (not a bias), with shared gate order."""
+    """Split ``rows`` into the weights of inputs and of state; do not split a bias.
+
+    The result has the framework-independent order of gates.
+    """
     ordered = reordered(rows, GATE_POSITIONS)
     if ordered.ndim == 1:
         return [ordered]

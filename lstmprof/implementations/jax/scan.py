@@ -30,7 +30,7 @@ Arrays = Mapping[str, Any]
 
 
 class Network:
-    """The weights ``arrays`` by framework-independent name; all but ``embedding`` transposed."""
+    """The weights ``arrays`` by framework-independent name; all except ``embedding`` transposed."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers, self.hidden = workload.layers, workload.hidden

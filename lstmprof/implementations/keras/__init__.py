@@ -1,10 +1,10 @@
 """A network of Keras's recurrent layers, with the embedding before and the head after them.
 
-Keras's gate order is the framework-independent one, except for GRU: z r h instead of r z n. Keras's
-weights are transposed. ``unit_forget_bias`` affects only the initial weights, which ``load``
-replaces. GRU has two biases (``reset_after``), the rows of one variable: the first, added to the
-input's product, gets the bias that all implementations share; the second, added to the product with
-h_{t−1}, starts at zero and is trained, too.
+Keras's gate order is the framework-independent order, except for GRU: z r h instead of r z n.
+Keras's weights are transposed. ``unit_forget_bias`` affects only the initial weights, which
+``load`` replaces. GRU has two biases (``reset_after``), the rows of one variable. The first bias is
+added to the product with x_t, and gets the bias that all implementations share. The second bias is
+added to the product with h_{t−1}; it starts at zero and is trained, too.
 
 For sequences of variable length, the layers get a mask, computed in every step, and set the outputs
 after a sequence's end to 0 (``zero_output_for_mask``). Source: the documentation of
@@ -32,7 +32,7 @@ GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network(own.Model):  # type: ignore[misc]
-    """The recurrent layers ``lstms`` (perhaps Bidirectional), ``embedding`` and ``head``."""
+    """The recurrent layers ``lstms`` (in Bidirectional, if needed), ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
         super().__init__()

@@ -5,8 +5,8 @@ support subclasses of it. LSTM and GRU get ``recurrent_activation="sigmoid"``, b
 TensorFlow 2 the default was ``hard_sigmoid``, which is a different network. GRU gets
 ``reset_after=True``, the default since TensorFlow 2. ``implementation`` (1: one matmul per gate;
 2: one for all gates) is set by ``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can
-compute ignore it. The default is 1 before TensorFlow 2, and 2 since. With a mask, Keras repeats the
-last output after the end of a sequence; ``ended_at_0`` sets these outputs to 0.
+compute ignore it. The default is 1 before TensorFlow 2, and 2 since TensorFlow 2. With a mask,
+Keras repeats the last output after the end of a sequence; ``ended_at_0`` sets these outputs to 0.
 Source: keras/layers/recurrent.py 2.1.6; keras/layers/recurrent_v2.py 2.8.
 """
 
@@ -21,7 +21,7 @@ backend = keras.backend
 
 
 class Model:
-    """The methods of keras.Model that a network uses; a base class in its place."""
+    """A base class in place of keras.Model, with the methods of it that a network uses."""
 
     embedding: Any
     head: Any
@@ -72,14 +72,14 @@ def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Return each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return ``outputs`` (batch, time, width) at each sequence's last time step."""
     batch, steps = workload.batch, workload.time_steps
     flat = backend.reshape(outputs, (batch * steps, workload.directions * workload.hidden))
     return backend.gather(flat, backend.arange(batch) * steps + lengths - 1)
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters of ``module`` by a call, in graph mode a later one."""
+    """Create the parameters of ``module`` by calling it; in graph mode, its later call does so."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 

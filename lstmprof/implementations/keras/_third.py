@@ -25,12 +25,12 @@ def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    """Return ``outputs`` unchanged: Keras 3's layers set them to 0 after a sequence's end."""
+    """Return ``outputs`` unchanged: Keras 3's layers set outputs to 0 after a sequence's end."""
     return outputs
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Return each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return ``outputs`` (batch, time, width) at each sequence's last time step."""
     batch, steps, width = outputs.shape
     places = keras.ops.arange(batch) * steps + lengths - 1
     return keras.ops.take(keras.ops.reshape(outputs, (batch * steps, width)), places, axis=0)

@@ -1,6 +1,6 @@
 """keras-jax-lstm: keras.layers.LSTM with its default options, on JAX.
 
-The network, with its equations, gate order (i f c̃ o, one bias) and layout, is that of keras-lstm;
+The network is the same as in keras-lstm: equations, gate order (i f c̃ o, one bias) and layout;
 batch-major. Keras runs a layer as jax.lax.scan over the time steps; on a GPU it runs an LSTM
 without a mask with cuDNN. The environment variable ``KERAS_BACKEND=jax`` selects the backend when
 keras is first imported, so a process has one backend. ``apply`` calls the network as a pure

@@ -8,8 +8,8 @@
 
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
 (4·hidden); batch-major. With the default, ``use_cudnn="auto"``, Keras calls cuDNN on a GPU and its
-own loop, with ``implementation=2``, on a CPU. ``KERNELS`` tells them apart by the operators in a
-profile.
+own loop, with ``implementation=2``, on a CPU. The operators in a profile show which of the two ran
+(``KERNELS``).
 
 ``cell="gru"`` is keras.layers.GRU with the reset gate after the matmul, gates z r h::
 

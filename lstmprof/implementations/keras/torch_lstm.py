@@ -1,6 +1,6 @@
 """keras-torch-lstm: keras.layers.LSTM with its default options, on PyTorch.
 
-The network, with its equations, gate order (i f c̃ o, one bias) and layout, is that of keras-lstm;
+The network is the same as in keras-lstm: equations, gate order (i f c̃ o, one bias) and layout;
 batch-major. It is also a torch module, and lstmprof's PyTorch loop trains it. The environment
 variable ``KERAS_BACKEND=torch`` selects the backend when keras is first imported, so a process has
 one backend. On a CPU, Keras projects the inputs of LSTM and GRU for all time steps at once and

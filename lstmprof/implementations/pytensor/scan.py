@@ -1,9 +1,9 @@
 """pytensor-scan: the LSTM written by hand under pytensor.scan.
 
-The network, with its equations, gate order (i f g o, one bias) and layout, is that of
-``implementations._scan``; time-major. PyTensor is the successor of Theano, which needs an old
-Python. Without such a Python, this implementation replaces Lasagne's LSTMLayer, without peepholes
-and learned initial state, and with all gates in one matrix. Source: the documentation of
+The network is the same as in ``implementations._scan``: equations, gate order (i f g o, one bias)
+and layout; time-major. PyTensor is the successor of Theano, which needs an old Python. If there is
+no such Python, this implementation can replace Lasagne's LSTMLayer; it has neither peepholes nor a
+learned initial state, and it has all gates in one matrix. Source: the documentation of
 pytensor.scan.
 """
 

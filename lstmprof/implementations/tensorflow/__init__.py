@@ -57,7 +57,7 @@ class Ends(tf.Module):  # type: ignore[misc]
 
 
 def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Return each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(outputs.shape[1])], 1))
@@ -66,8 +66,8 @@ def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
 class Direction(tf.Module):  # type: ignore[misc]
     """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden,)."""
 
-    #: For each of the cell's gates, its position in the framework-independent order i f g o. The
-    #: same permutation converts back.
+    #: For each gate of the cell, the gate's position in the framework-independent order i f g o.
+    #: The same permutation converts back.
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self, inputs: int, hidden: int, name: str) -> None:
@@ -116,7 +116,7 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
 
 
 class Network(Ends):
-    """A network of LSTM ``layers``, each one or two objects of ``direction``, a ``Direction``."""
+    """A network of LSTM ``layers``; a layer has one or two objects of the class ``direction``."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)

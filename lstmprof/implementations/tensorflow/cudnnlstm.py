@@ -9,9 +9,9 @@
 ``params`` is one buffer in cuDNN's layout: for every layer and direction (forward first) W
 (4·hidden, inputs) and R (4·hidden, hidden), row by row; then, in the same order, b_W and b_R. b_W
 gets the bias that all implementations share; b_R starts at zero and is trained, too. Time-major.
-A step does not convert the weights. As in Keras, cuDNN always gets sequence lengths, which are full
-if the length is not variable. After the end of a sequence its outputs are 0; the reverse direction
-begins there. is_training is always true, as in Keras.
+A step does not convert the weights. As in Keras, cuDNN always gets sequence lengths, which equal
+the number of time steps if the length is not variable. After the end of a sequence, the outputs are
+0; the reverse direction begins at the end of the sequence. is_training is always true, as in Keras.
 Source: tf.raw_ops.CudnnRNNV3; for the order of ``params`` keras/src/backend/tensorflow/rnn.py 3.15
 (one layer) and get_parameters in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp (any).
 """
@@ -48,7 +48,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield (shared name, empty for b_R; shape) of each part of ``params``, in order."""
+        """Yield (shared name, shape) of each part of ``params``, in order; b_R has no name ("")."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -83,7 +83,7 @@ def build(workload: Workload) -> Network:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights`` into ``module``: their gate order is cuDNN's, so they are concatenated."""
+    """Copy ``weights`` into ``module``; cuDNN has the same gate order, so they are only joined."""
     load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))

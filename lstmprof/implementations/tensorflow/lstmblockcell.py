@@ -9,9 +9,9 @@
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
 ``forget_bias`` (default 1; here 0) at every time step and clips c to ±``cell_clip`` (default 3;
 here −1, which turns clipping off). TensorFlow 2 registers no gradient for the operator. As in
-TensorFlow 1, LSTMBlockCellGrad computes the gradient of the gates, and two matmuls compute those of
-the input and of the kernel. Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py;
-the ASR study (arXiv:1806.01818).
+TensorFlow 1, LSTMBlockCellGrad computes the gradient of the gates, and two matmuls compute the
+gradients of the input and of the kernel. Source: TensorFlow 1's
+tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BlockCell(layers.Direction):
 
 @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
 def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> Any:
-    """Return the next (h, c), and a function that maps their gradients to the arguments'."""
+    """Return the next (h, c), and a function from their gradients to the arguments' gradients."""
     given = {"x": x, "h_prev": h, "cs_prev": c, "w": kernel, "b": bias, "use_peephole": False}
     given.update(dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([h.shape[1]])))
     block = tf.raw_ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=NO_CLIP, **given)

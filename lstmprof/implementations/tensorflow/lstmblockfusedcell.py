@@ -10,9 +10,9 @@
 ``forget_bias`` (default 1; here 0) at every time step and clips c to ±``cell_clip`` (default 3;
 here −1, which turns clipping off). TensorFlow 1's LSTMBlockFusedCell called this operator. Its
 registered gradient, BlockLSTMGrad, is correct. Its successor BlockLSTMV2 (gates i f c̃ o) is not
-used, because TensorFlow 2.21 registers the gradient of BlockLSTM for it, which expects the other
-gate order: the loss is correct, but the gradients are not. The operator computes the padding, too;
-these outputs are set to 0, as LSTMBlockFusedCell did.
+used, because its gradients are wrong: TensorFlow 2.21 registers BlockLSTM's gradient for it, which
+expects the other gate order. The operator computes outputs in the padding, too; these outputs are
+set to 0, as LSTMBlockFusedCell did.
 Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study
 (arXiv:1806.01818).
 """

@@ -1,6 +1,6 @@
 """A network of TensorFlow 1's own cells, as nodes of its graph, with embedding and head.
 
-A network is called once, with placeholders. That call creates its parameters, because TensorFlow
+A network is called once, with placeholders. This call creates the parameters, because TensorFlow
 1's layers take their variable scope from their first call. The reverse direction runs from the end
 of each sequence to its beginning. The next layer's input at a time step is the forward output,
 followed by the reverse output.
@@ -64,7 +64,7 @@ def _variable(name: str, shape: Tuple[int, ...]) -> Any:
 
 
 def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
-    """Return each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(batch)], 1))
@@ -80,8 +80,8 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
 class Direction:
     """One direction of one layer; ``kernel`` and ``bias`` exist after its first call."""
 
-    #: For each of the cell's gates, its position in the framework-independent order i f g o. The
-    #: same permutation converts back.
+    #: For each gate of the cell, the gate's position in the framework-independent order i f g o.
+    #: The same permutation converts back.
     GATES: Tuple[int, ...] = (0, 2, 1, 3)
 
     def __init__(self, name: str, hidden: int) -> None:
@@ -94,7 +94,7 @@ class Direction:
         raise NotImplementedError
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return the cell and its outputs (time, batch, hidden), in the order in which it reads."""
+        """Return the cell and its outputs (time, batch, hidden), in the order of ``inputs``."""
         cell = self.cell()
         outputs, _ = tf.nn.dynamic_rnn(
             cell, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -111,7 +111,7 @@ class Direction:
 
 
 class Network(Ends):
-    """A network of LSTM ``layers``, each one or two objects of ``direction``, a ``Direction``."""
+    """A network of LSTM ``layers``; a layer has one or two objects of the class ``direction``."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)

@@ -98,7 +98,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], List[Any]]:
     """Return two lists: the matrices and the biases of each gate, in cuDNN's order.
 
-    Each direction has its gates of W, then those of R. The biases of R are zeros.
+    For each direction, the gates of W come before the gates of R. The biases of R are zeros.
     """
     matrices, biases = [], []
     for slot in module.slots:

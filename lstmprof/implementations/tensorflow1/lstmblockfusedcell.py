@@ -9,7 +9,7 @@
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator,
 BlockLSTM, adds ``forget_bias`` (default 1; here 0) at every time step. By default, and here,
 tf.contrib.rnn.LSTMBlockFusedCell has neither clipping nor peepholes. For sequences of variable
-length, it also computes the padding and sets those outputs to 0. Source:
+length, it also computes outputs in the padding, and sets these outputs to 0. Source:
 tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
 """
 

@@ -8,7 +8,7 @@
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
 (default 1; here 0) is added at every time step. tf.nn.rnn_cell.LSTMCell has options for peepholes,
-clipping and projection. By default, and here, they are off, so its equations are those of
+clipping and projection. By default, and here, they are off, so the cell has the same equations as
 BasicLSTMCell. The loop is tf.nn.dynamic_rnn. Source:
 tensorflow/python/ops/rnn_cell_impl.py 1.15; the ASR study (arXiv:1806.01818).
 """

@@ -9,11 +9,11 @@
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
 (4·hidden); batch-major. The default, ``implementation=1``, computes one matmul per gate.
 ``recurrent_activation`` is ``sigmoid``, because Keras 2.1's default, the piecewise linear
-``hard_sigmoid``, is a different network. ``cell="gru"`` has the reset gate after the matmul
-(``reset_after=True``), gates z r h and two biases; the one on the inputs gets the bias that all
+``hard_sigmoid``, makes a different network. ``cell="gru"`` has the reset gate after the matmul
+(``reset_after=True``), gates z r h and two biases; the bias of the inputs gets the bias that all
 implementations share. ``cell="rnn"`` is SimpleRNN. After the end of a sequence, the layers repeat
-their last output; if the workload uses the outputs of every time step, these are set to 0. Source:
-keras/layers/recurrent.py and keras/backend/theano_backend.py 2.1.6.
+their last output; these outputs are set to 0 if the workload uses the outputs of every time step.
+Source: keras/layers/recurrent.py and keras/backend/theano_backend.py 2.1.6.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Network:
-    """The ``recurrent`` layers (perhaps Bidirectional), and ``embedding`` and ``head`` or None."""
+    """The ``recurrent`` layers; ``embedding`` and ``head``, each None if the workload has none."""
 
     def __init__(self, workload: Workload) -> None:
         self.cell, self.every_step = workload.cell, workload.every_step

@@ -10,8 +10,8 @@ After the end of a sequence, a mask sets h_t and c_t to 0.
 
 PyTorch's weights have the framework-independent layout of ``workloads``: gates i f g o,
 ``weight_ih`` (4·hidden, inputs), ``weight_hh`` (4·hidden, hidden). Only the names differ.
-``shared_names`` maps PyTorch's name of a parameter to the framework-independent one. It maps
-PyTorch's second bias to None: this bias starts at zero, and its gradient equals the first one's.
+``shared_names`` maps PyTorch's name of a parameter to the framework-independent name. It maps
+PyTorch's second bias to None: this bias starts at zero, and has the gradient of the first bias.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Names = Mapping[str, Optional[str]]
 class Layers(torch.nn.Module):  # type: ignore[misc]
     """A network of ``cells``, named ``l{layer}`` and ``l{layer}_reverse``, and a ``head``.
 
-    ``cell(inputs, hidden)`` returns a new cell for that number of inputs and of hidden units.
+    ``cell(inputs, hidden)`` returns a new cell for these numbers of inputs and of hidden units.
     """
 
     def __init__(self, workload: Workload, cell: Callable[[int, int], torch.nn.Module]) -> None:
@@ -81,7 +81,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
     def shared_names(self) -> Names:
-        """Map PyTorch's names to framework-independent ones: ``cells.l0.bias`` to ``bias_l0``."""
+        """Map PyTorch's names to framework-independent names: ``cells.l0.bias`` to ``bias_l0``."""
         names: Dict[str, Optional[str]] = {}
         for name, _ in self.cells.named_parameters():
             slot, kind = name.split(".")
@@ -124,7 +124,7 @@ def head(workload: Workload) -> torch.nn.Module:
 
 
 def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
-    """Return each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[-1]
     return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
@@ -136,7 +136,7 @@ def _names(module: torch.nn.Module) -> Names:
 
 
 def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; set others to zero."""
+    """Copy ``weights``, by framework-independent name, into ``module``; zero other parameters."""
     names = _names(module)
     with torch.no_grad():
         for name, parameter in module.named_parameters():

@@ -9,7 +9,8 @@
 The network and its weights are those of torch-nn-lstm; only ``module.compile()`` is added.
 torch.compile breaks its graph at torch.nn.LSTM, GRU and RNN, because
 ``torch._dynamo.config.allow_rnn`` is False by default. These layers run the same kernels as without
-torch.compile. It compiles some of the other layers; torch 2.13 did not compile the output layer.
+torch.compile. torch.compile compiles some of the other layers; torch 2.13 did not compile the
+output layer.
 Source: torch/_dynamo/config.py; the documentation of torch.nn.Module.compile.
 """
 

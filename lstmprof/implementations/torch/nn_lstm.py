@@ -7,13 +7,13 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 On a GPU, cuDNN computes the layer. On a CPU, oneDNN computes it if PyTorch was built with oneDNN
-and supports the call (before torch 2.0, only without gradients); otherwise ATen's loop does.
-``KERNELS`` tells them apart by the operators in a profile. W is ``weight_ih_l{k}[_reverse]``
+and supports the call (before torch 2.0, only without gradients); otherwise ATen's loop computes it.
+The operators in a profile show which of them ran (``KERNELS``). W is ``weight_ih_l{k}[_reverse]``
 (4·hidden, inputs). ``bias_ih`` gets the bias that all implementations share; ``bias_hh`` starts
 at zero and is trained, too.
 
-Sequences of variable length become a PackedSequence, sorted and unsorted in every step. cuDNN then
-always uses its standard algorithm; on a CPU, ATen uses its own loop.
+Sequences of variable length become a PackedSequence, which PyTorch sorts and unsorts in every step.
+cuDNN then always uses its standard algorithm; on a CPU, ATen uses its own loop.
 
 ``cell="gru"`` is torch.nn.GRU (gates r z n; the reset gate multiplies after the matmul, so
 ``bias_hh`` of n acts differently from ``bias_ih``), ``cell="rnn"`` is torch.nn.RNN with tanh.
@@ -83,7 +83,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Map PyTorch's names to framework-independent ones; map ``bias_hh`` to None."""
+        """Map PyTorch's names to framework-independent names; map ``bias_hh`` to None."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()

@@ -1,6 +1,6 @@
 """The charts of a report, one module per sort of chart.
 
-In a module, ``figures(report)`` returns all figures, and ``chart(rows)`` draws one of them;
+In a module, ``figures(report)`` returns all figures, and ``chart(rows)`` draws one figure;
 ``COLUMNS`` are the columns of the rows that ``chart`` reads.
 """
 
@@ -30,10 +30,10 @@ CHARTS = (
     "roofline",
     "stability",
 )
-#: Width in pixels of a chart in a file of its own, and the factor by which its PNG is larger.
+#: Width in pixels of a chart in a separate file, and the factor by which a PNG is larger.
 WIDTH, SCALE = 860, 2
 _CONFIG = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
-#: Properties that only a whole Vega-Lite specification may have, not a part of it.
+#: Properties that Vega-Lite allows only in a whole specification, not in a part of one.
 _OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta", "datasets")
 
 
@@ -59,7 +59,7 @@ def write(
 
 
 def alone(figure: Figure) -> Spec:
-    """Return a specification for a file of its own, with width, title, sentence and caption."""
+    """Return the chart's specification for a separate file, with width, title and caption."""
     title = {
         "text": figure.title,
         "subtitle": [figure.sentence, figure.caption, figure.ran],
@@ -71,7 +71,8 @@ def alone(figure: Figure) -> Spec:
 def stacked(figures: Sequence[Figure]) -> Spec:
     """Return one specification with the figures below each other.
 
-    Vega-Lite refuses padding, configuration and parameters in a part, and equal names of data.
+    Vega-Lite allows padding, configuration and parameters only in the whole specification, and no
+    two data sets of the same name.
     """
     specs = [alone(figure) for figure in figures]
     whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}

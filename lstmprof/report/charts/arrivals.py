@@ -35,7 +35,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the rank that arrives latest on average, and how often last."""
+    """Return a sentence: which rank arrives latest on average, and how often it arrives last."""
     late, of, last = Counter[str](), Counter[str](), Counter[str]()
     for row in rows:
         late[row["lane"]] += row["late_ns"] * row["collectives"]
@@ -50,7 +50,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one cell per rank and group of collectives, with time from left to right."""
+    """Draw one row per rank and one cell per group of collectives, with time from left to right."""
     colour = alt.Color(
         "ms:Q",
         scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),

@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure; none if casts take less than ``LEAST_SHARE`` of every run."""
+    """Return one figure, or none if casts take less than ``LEAST_SHARE`` of every run."""
     rows = drawn(report.casts)
     if not rows:
         return []
@@ -70,7 +70,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _pieces(rows: Rows) -> Iterator[Row]:
-    """Yield the pieces of a run's bar; all casts under ``LEAST_SHARE`` together are one piece."""
+    """Yield the pieces of a run's bar; casts under ``LEAST_SHARE`` are joined into one piece."""
     small = [row for row in rows if (row["share"] or 0.0) < LEAST_SHARE]
     for row in rows:
         if row not in small:
@@ -87,7 +87,7 @@ def _piece(rows: Rows, cast: str, within: str) -> Row:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one bar per run with its share of casts, one piece per op and element types."""
+    """Draw one bar per run with its share of casts; a piece is a cast's op and element types."""
     label_of = {row["run"]: row["label"] for row in rows}
     # Runs of different groups may have the same label; then the label is replaced by the name.
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))

@@ -18,9 +18,9 @@ from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of
 
 TITLE = "Where the time goes"
 COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
-#: Width in pixels of a letter in a bar, and of the free space around a text.
+#: Width in pixels of a letter in a bar, and of the free space that a text needs around it.
 _LETTER, _PADDING = 6.3, 8
-#: Least width of the longest bar in a file of its own, in pixels.
+#: Assumed width of the longest bar in a separate file, in pixels.
 _PIXELS = 640
 #: Luminance of a bar above which black text has more contrast than white text (WCAG 2.2).
 _BLACK_FROM = 0.179
@@ -61,7 +61,7 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of each run's bar in order; parts under ``LEAST_SHARE`` are one piece."""
+    """Return the pieces of each run's bar in order; small parts (``LEAST_SHARE``) are one piece."""
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
@@ -118,7 +118,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             alt.Tooltip("steps:Q", title="profiled steps"),
         ],
     )
-    # In ``charts.stacked``, the scales have other names: then the width is computed from the data.
+    # In ``charts.stacked``, the scales have other names; there, the width is computed from data.
     longest = max(lengths.values(), default=0.0) or 1.0
     wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
     wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"

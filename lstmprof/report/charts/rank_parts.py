@@ -33,7 +33,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, diagnosed: str = "") -> str:
-    """Return sentences on the ``diagnosed`` rank, and on the longest work and communication."""
+    """Return sentences: work and communication of the ``diagnosed`` rank, and the most of each."""
     work, communication = Counter[str](), Counter[str]()
     for row in rows:
         if row["state"] == "busy":

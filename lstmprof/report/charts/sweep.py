@@ -9,13 +9,13 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Sizes"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
-#: Position in the scale of greys (0 to 1) above which white text has more contrast than black text
-#: (WCAG 2.2).
+#: Position in the scale of greys, from 0 to 1. Above it, white text has more contrast than black
+#: text (WCAG 2.2).
 _BLACK_UNTIL = 0.64
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure; none if all runs have the same sizes."""
+    """Return one figure, or none if all runs have the same sizes."""
     if not report.sweep:
         return []
     runs = report.facts_in(report.sweep)
@@ -53,7 +53,7 @@ def sentence(rows: Rows) -> str:
 
 
 def name(row: Row) -> str:
-    """Return the name of a row of the heat map: the implementation, and its conditions if any."""
+    """Return the name of a heat map's row: implementation, and conditions that differ, if any."""
     return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 

@@ -58,7 +58,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _overlap(one: Row, other: Row) -> bool:
-    """Return whether the 95 % intervals of two runs overlap; False if one is unknown."""
+    """Return whether the 95 % intervals of two runs overlap; False if an interval is unknown."""
     ends = [(row["low_ns"], row["high_ns"]) for row in (one, other)]
     if any(end is None for pair in ends for end in pair):
         return False

@@ -104,7 +104,7 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw bars (room for ``most``); each begins where the one before ended."""
+    """Draw the bars of ``bars``; the chart has room for ``most`` bars."""
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))
@@ -117,7 +117,7 @@ def chart(
             y=alt.Y("label:N", sort=alt.SortField("order"), title=None, axis=drawing.label_marks())
         )
     )
-    # The page may replace the rows by those of another pair, so the scale has all parts.
+    # The page may replace the rows by the rows of another pair, so the scale has all parts.
     scale = alt.Scale(domain=list(PARTS), range=[part.colour for part in PARTS.values()])
     colour = alt.Color("base:N", scale=scale, legend=None)
     # The outline makes a bar visible that is thinner than a pixel.

@@ -5,8 +5,8 @@
     cards, figures, rows ─ page.html, page.css, page.js, timeline.js … ─▶ one file
 
 Jinja2 escapes every text. Data are JSON in which ``</script>`` cannot occur. The content security
-policy of the page forbids the browser any request. vl-convert takes seconds to bundle Vega's
-scripts, so the bundle is cached, once per version of vl-convert.
+policy of the page prevents every request of the browser. vl-convert takes seconds to bundle Vega's
+scripts, so the bundle is cached, one file per version of vl-convert.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _RESERVED = {
 _TABLES = ("layers", "critical_path", "ranks", "kernels")
 #: Columns of the table of kernels.
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
-#: If there are more verdicts, only the first block of cards is unfolded.
+#: If there are more verdicts than this, only the first block of cards is unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 

@@ -18,13 +18,13 @@ from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
-#: Number of cards of a block that are unfolded at first; the others show only their first line.
+#: Number of cards of a block that are unfolded at first; other cards show only their first line.
 MOST_OPEN = 4
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause in the folded part of a card; ``fixes`` are pairs (text of the fix, its source)."""
+    """A cause in the folded part of a card; ``fixes`` are (text of the fix, source of the fix)."""
 
     kind: str
     sentence: str
@@ -80,7 +80,10 @@ class Block:
 
 
 def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
-    """Yield one block per group of compared runs (charts from ``figures``), then single runs."""
+    """Yield one block per group of compared runs, then one block with all single runs.
+
+    The charts of the blocks come from ``figures``.
+    """
     times = {figure.key: figure for figure in figures}
     compared = [group for group in report.groups if group.baseline is not None]
     for group in compared:
@@ -101,7 +104,7 @@ def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
 
 
 def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
-    """Return the warnings of all diagnoses, each text once, with the label of single runs."""
+    """Return the warnings of all diagnoses, each text once; a single run's begin with its label."""
     texts = (
         f"{d.slow.label}: {text}" if d.fast is None else text
         for d in diagnoses

@@ -29,7 +29,7 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, by name; ``a_cell``: each is one cell.
+    """Recurrent kernels or ops of one library, by name; ``a_cell``: each of them is one cell.
 
     Kernels count only if no recorded op launched them. Names show neither sizes nor where a call
     begins.
@@ -119,9 +119,6 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     named_calls,
 )
-#: A profile of several ranks with more events than ``KEPT_ROWS`` is searched in parts of this many
-#: events, to limit memory.
-_PART_ROWS = 2**19
 #: Every recognised layer or loop has an event whose name or path contains one of these words. Most
 #: profiles have none, and are not searched.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled", re.IGNORECASE)
@@ -143,7 +140,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call`` with row numbers of the whole table; it was found in the part ``rows``."""
+    """Return ``call``, found in the part ``rows`` of a table, with row numbers of the table."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -151,17 +148,16 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of whole steps, some at a time; None (all rows) if the profile is small."""
+    """Yield the rows of each part, which has whole steps. A small profile is one part: None."""
     if len(events) <= KEPT_ROWS:
         yield None
         return
-    most = _PART_ROWS if len(events.column("rank").unique()) > 1 else KEPT_ROWS
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     order = np.lexsort((step, rank))
     changes = np.flatnonzero((np.diff(rank[order]) != 0) | (np.diff(step[order]) != 0)) + 1
     ends = [*changes.tolist(), len(order)]
     first = 0
     for end, following in zip(ends, [*ends[1:], None], strict=True):
-        if following is None or following - first > most:
+        if following is None or following - first > KEPT_ROWS:
             yield np.sort(order[first:end])
             first = end

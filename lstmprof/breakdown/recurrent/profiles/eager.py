@@ -118,7 +118,7 @@ def _loops(events: EventTable, inputs: Inputs, programs: Sequence[_Program]) -> 
 
 
 def _products(forward: Sequence[_Program], state: Shape, gates: int) -> Iterator[_Program]:
-    """Yield the matmuls with one or several gates of a cell with this state."""
+    """Yield the matmuls that compute one or several gates of a cell with this state shape."""
     batch, hidden = state
     for program in forward:
         if program.role == PRODUCT and program.data and program.weight:
@@ -162,7 +162,7 @@ _KERAS_RANGE = re.compile(re.escape(KERAS_LAYER) + r"(?P<cell>\w+) (?P<name>.+)"
 
 
 def keras_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call per call of a layer, and per loop of a cell in a step."""
+    """Yield one ``Call`` for each call of a layer, and one for each cell that a step repeats."""
     rows = np.flatnonzero(events.is_kind("range") & events.where_name(_KERAS_RANGE.fullmatch))
     if not len(rows):
         return
@@ -193,7 +193,10 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _keras_layer(inputs: Inputs, row: int) -> Network | None:
-    """Return one direction of the layer; without ``time_steps`` for a cell."""
+    """Return one direction of a range's layer; None if shapes are missing.
+
+    ``time_steps`` is None if the range is a cell, not a layer.
+    """
     shapes, dtypes = inputs.shapes(row), inputs.dtypes(row)
     if len(shapes) != 3 or not all(isinstance(shape, tuple) for shape in shapes):
         return None

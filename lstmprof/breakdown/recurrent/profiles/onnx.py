@@ -47,7 +47,7 @@ class _Node:
 
     @property
     def library(self) -> str | None:
-        """Return the library that computes the layer: OpenVINO's CPU plugin calls oneDNN."""
+        """Return the library that computes the layer: oneDNN if OpenVINO's CPU plugin runs it."""
         return "oneDNN" if self.engine == "openvino" else None
 
 
@@ -71,7 +71,10 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """Return ``width``, or the width in other steps if None (nodes under 1 µs have no event)."""
+    """Return ``width``; if it is None, the width in the other steps, if these agree.
+
+    A width can be missing in one step, because nodes that take less than 1 µs have no event.
+    """
     others = set(of_steps) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -87,7 +90,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Return ``call`` with what its nodes show: unknown directions, and sequence lengths."""
+    """Return ``call``: packed if a node is, and with unknown directions if its nodes show none."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)

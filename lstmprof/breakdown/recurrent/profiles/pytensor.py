@@ -105,7 +105,7 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls, with the matmul of x before the Scan, show cells."""
+    """Yield ``scan`` as a loop if its matmuls show cells, perhaps with the matmul of x before."""
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)
     if run is None:

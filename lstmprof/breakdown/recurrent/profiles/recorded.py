@@ -105,9 +105,9 @@ def repeats(
     """Find patterns in ``codes`` that repeat at least ``least`` times in a row, without overlaps.
 
     Only patterns for which ``wanted`` is True count. Longer runs are chosen first; of equally long
-    runs, the one with the shorter pattern. A run may have entries to spare, and then several
-    possible starts: it begins at the first start at which ``begins`` is True for the pattern, and
-    else at the first entry.
+    runs, the one with the shorter pattern. If the entries of a run are not a multiple of the
+    period, the run has several possible starts: it begins at the first of them at which ``begins``
+    is True for the pattern, or else at the first entry.
     """
     found: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
@@ -127,7 +127,10 @@ def repeats(
 
 
 def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, length) of each longest part with ``least`` periods or more."""
+    """Yield (start, period, length) of each periodic part, extended as far as possible.
+
+    A part has at least ``least`` periods.
+    """
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

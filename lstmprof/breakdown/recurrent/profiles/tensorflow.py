@@ -60,7 +60,7 @@ _CONDITION = "LoopCond"
 #: ``backward_lstm``.
 _DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
 #: The number of runs of a program is the number of runs of most nodes outside of loops, if at least
-#: so many nodes ran equally often. Chosen by hand.
+#: this many nodes ran equally often. Chosen by hand.
 LEAST_NODES = 4
 
 
@@ -166,7 +166,8 @@ class _Step:
 def tensorflow_calls(events: EventTable) -> Iterator[Call]:
     """Yield a call for each recurrent layer and loop of cells that TensorFlow ran node by node.
 
-    If no such node was recorded on the host, the kernels' names of nodes show the loops.
+    If no such node was recorded on the host, the names of nodes in the events of kernels show the
+    loops.
     """
     found = False
     for call in _calls(events, "op", "name"):
@@ -194,7 +195,7 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Return for each node the kernels of its most frequent name: one per run of the node."""
+    """Return one kernel per run of each node: the kernels with the node's most frequent name."""
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
     most: dict[int, Ints] = {}
@@ -380,7 +381,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide ``rows`` among the runs of a loop: each node runs equally often in each, in order."""
+    """Divide ``rows`` among the ``runs`` of a loop; each node runs equally often in each run."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -411,7 +412,10 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for scopes named like cells or else like layers."""
+    """Return {scope: its nodes} for the scopes with a matmul, if the scope's name has "cell".
+
+    If no name has "cell", return all scopes with a matmul: layers name these scopes.
+    """
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:

@@ -70,7 +70,7 @@ _PRODUCT = re.compile(r"aoti_torch_\w+?_(?:add)?mm_out")
 
 
 def exported_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the calls of layers in exported code (AOTInductor), stacks as one call."""
+    """Yield the calls of layers in exported code (AOTInductor); a stack of layers is one call."""
     is_layer = events.is_kind("op") & events.is_one_of("name", *_LAYERS)
     layers = np.flatnonzero(is_layer)
     if not len(layers):

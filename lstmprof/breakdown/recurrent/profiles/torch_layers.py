@@ -8,7 +8,7 @@
 - ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
 
 Before PyTorch 2.1 lists of tensors are not recorded, so the inner op is read. Autocast nests an op
-in one of the same name; the inner op shows the element type of the computation.
+in an op of the same name; the inner op shows the element type of the computation.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: If one of these names occurs, op names have no ``aten::`` (before PyTorch 1.5); no other
-#: framework has ops of these names.
+#: If an op has one of these names, op names have no ``aten::`` (before PyTorch 1.5). No other
+#: framework has ops with these names.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
@@ -71,7 +71,7 @@ def within(events: EventTable, which: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, the rows of the ops inside it by name, and the parent of each event."""
+    """A layer's op, {name: rows of the ops inside it}, and the parent of each event."""
 
     inputs: Inputs
     row: int
@@ -145,7 +145,7 @@ def _network(op: _Op) -> Network:
 
 
 def _dtype(op: _Op) -> str | None:
-    """Return the element type of the vendor's op or, without one, of a matmul inside; else None."""
+    """Return the element type of the vendor's op inside ``op``, or else of a matmul, or None."""
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)
@@ -198,7 +198,7 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Return ``network`` with the sizes that its weights (layer by layer) show."""
+    """Return ``network`` with the sizes that its weights show; weights come layer by layer."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     each = len(matrices) // states[0]

@@ -4,7 +4,7 @@ A loop is at least three repetitions of a pattern of ops on one thread that cont
 op, a matmul followed by a sigmoid and a tanh, or the matmuls of a compiled cell. If shapes are
 recorded, operands must have equal widths, but not equal batch sizes. Ops that make new states end a
 loop. If inputs are as wide as the units, or no shapes are recorded, a repetition may also be one of
-two equal layers that alternate; then the number of gradients of weights decides.
+two equal layers that alternate. In this case, the number of gradients of weights decides.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 class _Tokens:
     """The matmuls, activations, cell ops and boundary ops ("tokens") of one thread and step.
 
-    Arrays have one entry per token, except ``ops``: the rows of the thread's outermost ops, among
-    which the tokens have ``positions``. ``codes`` are equal for equal ops.
+    Arrays have one entry per token, except ``ops``: the rows of the thread's outermost ops.
+    ``positions`` are the tokens' indices in ``ops``. ``codes`` are equal for equal ops. ``regions``
+    are the rows of the compiled regions around the tokens, or ``NONE``.
     """
 
     rows: Ints
@@ -111,7 +112,10 @@ def _role(name: str) -> int:
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return the outermost ops, with those that contain some of ``rows`` replaced by their ops."""
+    """Return the outermost ops; an op that contains some of ``rows`` is replaced by its inner ops.
+
+    The replacement is repeated until no op in the result contains one of ``rows``.
+    """
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -124,7 +128,7 @@ def _around(events: EventTable, rows: Ints) -> Ints:
 
 
 class _Reader:
-    """Read the recorded inputs of matmuls, activations and cell ops."""
+    """Reads the recorded inputs of matmuls, activations and cell ops."""
 
     def __init__(self, events: EventTable, inputs: Inputs, roles: Ints) -> None:
         self.inputs = inputs
@@ -146,7 +150,10 @@ class _Reader:
         return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
-        """Return a matmul's (data, weight (inner, outer)); for other ops (first input, None)."""
+        """Return the shapes (data, weight) of a matmul's inputs; the weight is (inner, outer).
+
+        For other ops, return (first input, None).
+        """
         key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
@@ -159,7 +166,10 @@ class _Reader:
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Return {sorted shape: number of weights with such a gradient} in the step of ``row``."""
+        """Return {shape: number of gradients of weights with this shape} in the step of ``row``.
+
+        The dimensions of each shape are sorted.
+        """
         if not self._counts:
             for one in self._gradients.tolist():
                 step = self._counts.setdefault(self._step_of(one), Counter())
@@ -223,7 +233,10 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether there is exactly one gradient per weight: no layers alternate."""
+    """Return whether the step has exactly one gradient per weight of the loops' patterns.
+
+    If so, each repetition of a pattern uses the same weights, so no layers alternate.
+    """
     counts = reader.gradients(runs[0].pattern[0])
     of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
     return None not in of_loops and all(counts[w] == n for w, n in of_loops.items())
@@ -261,7 +274,7 @@ def _begins(roles: Sequence[int]) -> bool:
 
 
 class _Run:
-    """The repetitions of one pattern of tokens, and the cells ``units`` of a repetition, if any."""
+    """The repetitions of one pattern of tokens; ``units`` are the cells in one repetition."""
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run
@@ -292,14 +305,14 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the compiled regions of the run's matmuls; none if some ran outside of them."""
+        """Return the compiled regions of the run's matmuls; empty if one is outside of regions."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the rows of the run's ops, and ``regions`` if no region has two time steps."""
+        """Return the rows of the run's ops, with ``regions`` if no region has two time steps."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
@@ -329,7 +342,11 @@ class _Run:
         return in_words(self.roles)
 
     def _last_op(self) -> int:
-        """Return the position of the loop's last op in ``ops``, as in the repetition before."""
+        """Return the index in ``ops`` of the loop's last op.
+
+        Ops after the last token belong to the loop if the same ops follow the token in the
+        repetition before.
+        """
         positions, run = self._tokens.positions, self._run
         last, before = int(positions[run.end - 1]), int(positions[run.end - 1 - run.period])
         tail = int(positions[run.end - run.period]) - before - 1
@@ -379,7 +396,7 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """Return the input width of a matmul of x for all time steps before the loop."""
+        """Return the input width of x, if a matmul before the loop reads x of all time steps."""
         tokens, position = self._tokens, self._run.start - 1
         while position >= 0 and tokens.roles[position] in (PRODUCT, BOUNDARY):
             _, weight = self._reader.operands(int(tokens.rows[position]))
@@ -398,6 +415,6 @@ class _Run:
         return int(weight[0]) if weight else None
 
     def _batches(self) -> set[Shape | None]:
-        """Return the different input shapes of the pattern's first op over all repetitions."""
+        """Return the distinct input shapes of the pattern's first op in all repetitions."""
         first = self._tokens.rows[self._run.start : self._run.end : self._run.period].tolist()
         return {self._reader.operands(row)[0] for row in first}

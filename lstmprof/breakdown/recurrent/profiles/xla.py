@@ -3,7 +3,7 @@
 The column ``op_name`` has the path of an instruction in the user's program:
 ``jit(step)/jvp(forward)/while/body/…/dot_general``, and in the backward pass
 ``transpose(jvp(forward))/…``. On a CPU, the ``while`` is an event around its body. On a GPU, the
-kernels of the body repeat on a stream. The operands of the matmuls (``formats.xplane.hlo``) show
+kernels of the body repeat on a stream. The operands of the matmuls (``formats.xplane.events``) show
 the network; activations are often hidden in fusions. If one matmul multiplies x and h together, it
 does not show the width of h, but the input of a tanh does. Without operands, only a cell's name in
 the path of a matmul shows the cell.
@@ -48,7 +48,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _LoopRun:
-    """One run of a loop of ``count`` steps, and the matmuls and tanhs of one of these steps."""
+    """One run of a loop with ``count`` time steps; matmuls and tanhs are rows of one time step."""
 
     path: str
     count: int
@@ -64,7 +64,7 @@ class _LoopRun:
 
     @property
     def forward_path(self) -> str:
-        """Return the loop's path in the program, or its forward loop's path for a backward loop."""
+        """Return the loop's path in the program; for a backward loop, its forward loop's path."""
         return _TRANSPOSED.sub(r"\1", self.path)
 
 
@@ -87,7 +87,7 @@ def xla_calls(events: EventTable) -> Iterator[Call]:
 
 
 class _Reader:
-    """Read the paths of instructions, and the shapes of the operands of matmuls and tanhs."""
+    """Reads the paths of instructions, and the shapes of the operands of matmuls and tanhs."""
 
     def __init__(self, events: EventTable) -> None:
         self.codes, self._paths = events.texts("op_name")
@@ -102,7 +102,7 @@ class _Reader:
         self._inputs = Inputs(events)
 
     def _in_order(self, which: Flags) -> dict[int, tuple[Ints, Ints]]:
-        """Return {rank: (rows of the mask ``which`` sorted by start, their starts)}."""
+        """Return {rank: (rows, starts)} of the events in the mask ``which``, sorted by start."""
         rows = np.flatnonzero(which)
         rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
         ranks = np.unique(self.rank[rows]).tolist()
@@ -127,7 +127,10 @@ class _Reader:
         return shape_at(self._inputs.shapes(row), 0, 2) or ()
 
     def next_matmul_inputs(self, runs: Sequence[_LoopRun]) -> int | None:
-        """Return the summed dimension of the first matmul after the forward loops."""
+        """Return the input width of the first matmul after the forward loops; None if unknown.
+
+        The width is the dimension that both operands share.
+        """
         ends = [int(self.end_ns[each.rows].max()) for each in runs if not each.backward]
         if not ends:
             return None
@@ -141,7 +144,7 @@ class _Reader:
         return shared.pop() if len(shared) == 1 else None
 
     def dtype(self, row: int) -> str | None:
-        """Return the element type of a matmul."""
+        """Return the element type of a matmul; None if it was not recorded."""
         return dtype_named(next(iter(self._inputs.dtypes(row)), None))
 
 
@@ -204,7 +207,10 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
 
 
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
-    """Yield each forward run of a loop with cells, with its backward run (in reverse order)."""
+    """Yield each forward run of a loop with cells, with its backward run.
+
+    The runs of a backward loop are in the reverse order of the forward runs.
+    """
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
     for each in runs:
@@ -231,7 +237,10 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
-    """Return the cells of a time step: as few as possible, from some or all of its matmuls."""
+    """Return the cells of a time step: the fewest that fit as many of its matmuls as possible.
+
+    Matmuls before and after the cells may be left out, if a tanh shows the cells' hidden units.
+    """
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
     path = reader.path(run.products[0])
@@ -270,7 +279,10 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell of these matmuls, by tanhs; each operand of a matmul may be the weight."""
+    """Return the cell that these matmuls and tanhs show; no cell if none fits.
+
+    Each operand of a matmul may be the weight.
+    """
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
@@ -290,7 +302,7 @@ def _unit(
 
 
 def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
-    """Return one operand's shape as a weight (inner, outer) if the other one has ``batch`` rows."""
+    """Return the weight's shape (inner, outer): of the operand that multiplies ``batch`` rows."""
     for data, weight in (pair, pair[::-1]):
         if batch is not None and _other(data, weight) == batch:
             return _weight(weight, data)
@@ -298,7 +310,7 @@ def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """Return ``weight`` with the dimension that ``data`` shares first, or None."""
+    """Return ``weight`` as (dimension that ``data`` shares, other dimension), or None."""
     if weight[0] in data:
         return weight
     return (weight[1], weight[0]) if weight[1] in data else None

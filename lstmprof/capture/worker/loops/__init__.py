@@ -37,7 +37,7 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``loss_of``; for a user's file, it also refuses outputs of a wrong shape."""
+        """Return ``loss_of``; for a user's file, it also raises an error for a wrong shape."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
@@ -56,11 +56,11 @@ class Trainer(Profiler):
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return the duration of the last step by the device's events, if it has any."""
+        """Return how long the last step took by events of the device; None if it has no events."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs (text to search for in the profile, kernels that ran if it occurs)."""
+        """Return pairs (text to search for in the profile, kernels that ran if the text occurs)."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 
@@ -126,7 +126,7 @@ def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the targets in the layout of the outputs: none for ``mean``; CTC's have lengths."""
+    """Return the loss's targets in the outputs' layout: () for ``mean``, with lengths for CTC."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
@@ -140,7 +140,7 @@ def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
 
 
 def loop_of(row: Implementation) -> Any:
-    """Return the module that trains ``row``: TensorFlow 1's if a Keras row runs on it."""
+    """Return the module of the loop that trains ``row``; Keras may run on TensorFlow 1."""
     name = row.framework
     if name == "tensorflow" and row.library:
         import tensorflow

@@ -97,7 +97,7 @@ class ClockedTrainer(loops.Trainer):
 def linker_flags(packages: str) -> Optional[str]:
     """Return linker flags for the OpenBLAS in NumPy's wheel in the folder ``packages``.
 
-    Return None if there is none or it cannot be linked.
+    Return None if NumPy has no such OpenBLAS, or if it cannot be linked.
 
     NumPy has already loaded this library, so NumPy and the linked code share its threads. Since
     NumPy 1.22 its functions have other names (``sgemm_64_``) and 64-bit sizes, which other code

@@ -1,8 +1,9 @@
 """The step loop that Theano and PyTensor share; ``Library`` has the names that differ.
 
-A training step is one compiled function whose updates are the optimizer's. The first step compiles
-what the library's cache (``base_compiledir``) does not contain. The host's only range is ``step``,
-because NumPy arrays need no transfer, and in the merged graph only the Scans (loops) show a phase.
+A training step is one compiled function, which also applies the optimizer's updates. The first step
+compiles what the library's cache (``base_compiledir``) does not contain. The host's only range is
+``step``, because NumPy arrays need no transfer, and because all phases are one graph, in which only
+Scans (loops) show to which phase they belong.
 
 Both libraries report sums per operator (``profile=True``) but no timeline. Their virtual machine
 calls one thunk (a function without arguments) per operator, also inside a Scan. The profile pass
@@ -39,7 +40,8 @@ class Library(NamedTuple):
     tensor: Any  # its module of operators
     machine: Any  # its VMLinker
     log_softmax: Callable[[Any], Any]  # for (batch, classes), over the classes
-    variable: Callable[[str, str, int], Any]  # by name, dtype and number of dimensions
+    # makes a symbol; arguments: name, dtype, number of dimensions
+    variable: Callable[[str, str, int], Any]
     mode: Callable[[], Any]  # returns the compilation mode of the timed function
     # context that yields the compilation mode with another linker
     clocked: Callable[[Any], ContextManager[Any]]
@@ -140,7 +142,7 @@ class Trainer(_cpu.ClockedTrainer):
         return str(self.library.package.__version__)
 
 
-#: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
+#: Decay rates of the gradients' mean and mean square, and epsilon: the defaults of torch.optim.Adam
 MEAN_DECAY, SQUARE_DECAY, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
 #: Before NumPy 2, the difference of a Python 1 and a float32 is a float64.
 ONE = np.float32(1)
@@ -193,8 +195,8 @@ PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
     """Return a linker like ``machine`` (the ``VMLinker`` of ``library``) whose thunks add readings.
 
-    The readings belong to the class of the linker, because a library creates further linkers of
-    this class, with other options, for inner graphs such as those of a Scan.
+    The class of the linker holds the readings, because a library creates further linkers of this
+    class, with other options, for inner graphs such as the graph of a Scan.
     """
 
     class ClockedLinker(machine):  # type: ignore[misc]

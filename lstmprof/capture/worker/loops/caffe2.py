@@ -104,7 +104,7 @@ NET = "caffe2::Net"
 
 
 def given(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the data of a step by name, as NumPy arrays: ``inputs``, and perhaps ``targets``."""
+    """Return a step's NumPy arrays by name: ``inputs``, and ``targets`` if the loss has any."""
     blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
     if workload.loss == "ce":
         blobs["targets"] = batch.targets.astype(np.int32).ravel()
@@ -114,7 +114,7 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates; yield (phase, its first operator, one after its last)."""
+    """Add loss, gradients and updates; yield (phase, its first operator, end of its operators)."""
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:
@@ -134,7 +134,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Create one net per operator of ``net``; yield (its name, the operator's in the trace)."""
+    """Create a net for each operator of ``net``; yield (net, name of the operator in the trace)."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])

@@ -154,7 +154,7 @@ class Trainer(loops.Trainer):
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return the names of cuDNN's calls as the profile has them."""
+        """Return pairs like the base class; their texts are cuDNN's calls in the profile."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:

@@ -1,12 +1,13 @@
 """The step loop for JAX, with JAX's profiler.
 
 A training step is one call of a jitted function that owns the parameters and the optimizer's state
-(both are donated). Its phases are named scopes (``forward``, ``loss``, ``optimizer``; JAX names the
-backward pass ``transpose(jvp(…))``), which a profile has in the HLO beside its events. The host's
-ranges are ``step``, ``input`` and ``program``. A step ends when all its results are available.
+(both are donated). The function's phases are named scopes (``forward``, ``loss``, ``optimizer``;
+JAX names the backward pass ``transpose(jvp(…))``). A profile stores the scopes in the HLO, not in
+its events. The host's ranges are ``step``, ``input`` and ``program``. A step ends when all its
+results are available.
 
-On a CPU, the number of XLA's threads follows from the affinity at its start, and from nothing else.
-These threads flush denormals by themselves.
+On a CPU, only the affinity of the process when XLA starts sets the number of XLA's threads. These
+threads flush denormals by themselves.
 
 The CTC loss is the sum over all alignments, in log space, as a scan over time; JAX differentiates
 this scan. Source: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8.
@@ -195,7 +196,7 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
     return tuple(t.astype(dtype) for t in loops.targets_of(workload, batch, time_major))
 
 
-#: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
+#: Decay rates of the gradients' mean and mean square, and epsilon: the defaults of torch.optim.Adam
 MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -258,11 +259,11 @@ class File(UsersFile):
         )
 
     def build(self, workload: Workload) -> UsersNetwork:
-        """Return the pair of parameters and function in the form that the loop needs."""
+        """Return the user's pair (parameters, function) in the form that the loop needs."""
         return UsersNetwork(*super().build(workload))
 
     def load(self, network: UsersNetwork, weights: Mapping[str, Any]) -> None:
-        """Set the parameters that the file's ``load`` returns."""
+        """Call the file's ``load``, and set the parameters that it returns."""
         if self.claims:
             network.set(self.module.load(network.tree(network.leaves), weights))
 

@@ -1,15 +1,15 @@
 """The step loop for MXNet (networks of Gluon and of Module), with MXNet's own profiler.
 
 MXNet is asynchronous, on a CPU too: Python passes operators to the engine, which runs them on its
-own threads, and a step ends with a wait for all of them. So the phases on the host are those of
-passing; an operator's phase follows from its name. In a Module, the loss is part of the graph, and
-so of ``forward``.
+own threads, and a step ends with a wait for all of them. So a range such as ``forward`` shows when
+Python passed the operators of this phase; the phase in which an operator ran follows from its name.
+In a Module, the loss is part of the graph, and therefore of ``forward``.
 
 The profiler writes one file per session. Only the first file of a process is valid JSON; later
 files are repaired here. A range is a task of the profiler. The engine joins the operators of a
-backward pass (``ImperativeBulk``), and an executor joins those of a graph, so that the profiler
-cannot see them. In a profiled session nothing is joined, for which a Module is bound again. The
-overhead of the profile pass shows what that costs.
+backward pass (``ImperativeBulk``), and an executor joins the operators of a graph; the profiler
+cannot see joined operators. So in a profiled session nothing is joined. A Module must be bound
+again for this. The overhead of the profile pass shows the cost.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ ENGINE = "MXNET_ENGINE_TYPE"
 #: The default engine on a CPU.
 USUAL_ENGINE = "ThreadedEnginePerDevice"
 #: What the profiler records. With ``aggregate_stats``, the engine does not join operators, so each
-#: is recorded by itself.
+#: operator is recorded by itself.
 RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
-#: Environment variables; if they are 0 when a graph is bound, its executor does not join operators.
+#: Environment variables. The executor of a graph does not join operators if these variables are 0
+#: when the graph is bound.
 BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
 _FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
 #: NumPy measures the peak rate of copies.
@@ -284,7 +285,7 @@ def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies by the faster BLAS of MXNet's and NumPy's."""
+    """Return a function that multiplies with MXNet's or NumPy's BLAS, whichever is faster."""
     left, right = (mx.nd.ones((size, size), dtype=dtype) for _ in range(2))
 
     def run(times: int) -> None:

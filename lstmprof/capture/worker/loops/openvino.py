@@ -4,9 +4,9 @@ The profiled model is compiled separately, with ``PERF_COUNT``. Its counters hav
 the counter of a node is the mean time of its runs so far, in whole microseconds. The mean,
 multiplied by the number of runs, is the total time. The time of one run is the difference of two
 totals; its error in microseconds is at most the number of runs. Counters are read between steps. In
-the trace, the nodes follow each other in OpenVINO's order, from the beginning of the call. Their
-lengths and order are measured; the position of the call's own time between them is not. The shapes
-of a node's inputs are those of the compiled model.
+the trace, the nodes follow each other without gaps in OpenVINO's order, from the beginning of the
+call. The nodes' lengths and order are measured; the times between nodes are not, so they all appear
+at the end of the call. The shapes of a node's inputs are those of the compiled model.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class NodeCounters:
         self._totals_ns: Dict[str, int] = {}
 
     def begin(self, infos: Sequence[Any], runs: int) -> None:
-        """Note the totals after the first ``runs`` runs, which get no events."""
+        """Store the nodes' total times after the first ``runs`` runs, which get no events."""
         self._runs = runs
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 

@@ -1,8 +1,8 @@
 """The step loop for PyTensor: ``_symbolic`` with PyTensor's names.
 
-It uses PyTensor's C backend (``CVM``, as in Theano), which calls NumPy's BLAS if it finds no other.
-The default since 3.0 is the Numba backend. It compiles a step to one machine-code function that no
-profiler can see into, and was as fast.
+It uses PyTensor's C backend (``CVM``, as in Theano), which calls NumPy's BLAS if it finds no other
+BLAS. The Numba backend, which is the default since 3.0, compiles a step to one machine-code
+function that no profiler can see into; its steps were as fast.
 """
 
 from __future__ import annotations

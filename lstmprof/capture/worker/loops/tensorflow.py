@@ -4,14 +4,14 @@ A training step is one call of a tf.function. Its phases are name scopes of the 
 ``loss``, ``optimizer``; TensorFlow names the backward pass ``gradient_tape/…``). The host's ranges
 are ``step``, ``input`` and ``program``. A step ends when its loss is on the host, which is after
 all other device work. If XLA compiles a step, the profile shows XLA's instructions (a fusion is one
-event) instead of TensorFlow's operators; their phases are those of the operators from which they
-were made. TensorFlow's own threads flush denormals; the main thread, which also runs small
+event) instead of TensorFlow's operators; an instruction has the phase of the operators from which
+XLA made it. TensorFlow's own threads flush denormals; the main thread, which also runs small
 operators, does so because of ``host.flush_denormals``.
 
-float16 gradients need a scaled loss, so that small ones do not become 0. The scale is TensorFlow's
-DynamicLossScale, for Keras's policy and for the graph rewrite: initially 2¹⁵, halved when a
-gradient is not finite (that step changes no weight), doubled after 2000 finite steps. Source:
-tensorflow/python/training/experimental/loss_scale.py 2.21.
+float16 gradients need a scaled loss, so that small gradients do not become 0. The scale is
+TensorFlow's DynamicLossScale, for Keras's policy and for the graph rewrite. It is initially 2¹⁵. It
+is halved when a gradient is not finite (this step changes no weight), and doubled after 2000 finite
+steps. Source: tensorflow/python/training/experimental/loss_scale.py 2.21.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Set the threads within and between operators, before any tensor exists."""
+    """Set the numbers of threads within and between operators, before any tensor exists."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -116,7 +116,11 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
 
 
 def set_tf32(allowed: bool) -> None:
-    """Set whether matmuls round their inputs to TF32 (refused before TensorFlow 2.4)."""
+    """Set whether matmuls round their inputs to TF32; TensorFlow before 2.4 cannot.
+
+    Raises:
+        CaptureError: TF32 is requested, and this TensorFlow has no switch for it.
+    """
     enable = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)
     if enable is not None:
         enable(allowed)
@@ -128,7 +132,11 @@ def set_tf32(allowed: bool) -> None:
 
 
 def set_deterministic(seed: int) -> None:
-    """Use only deterministic operators, which need a seed (refused before TensorFlow 2.9)."""
+    """Use only deterministic operators, which need a seed.
+
+    Raises:
+        CaptureError: TensorFlow is older than 2.9.
+    """
     enable = getattr(tf.config.experimental, "enable_op_determinism", None)
     if enable is None:
         raise CaptureError(
@@ -140,7 +148,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer, one fused kernel per variable with a dense gradient."""
+    """Return the optimizer, which runs one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
@@ -180,9 +188,9 @@ Tensors = Tuple[Any, ...]
 def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` are as ``targets_of`` returns them. CTC has blank 0, and sparse labels, because with
-    dense labels tf.nn.ctc_loss is slow on a CPU. The loss is computed in float32, as by PyTorch's
-    autocast.
+    ``targets`` come from ``targets_of``. CTC uses class 0 as blank, and sparse labels, because
+    tf.nn.ctc_loss is slow on a CPU with dense labels. The loss is computed in float32, as by
+    PyTorch's autocast.
     """
     outputs = tf.cast(outputs, tf.float32)
     if workload.loss == "mean":
@@ -262,7 +270,7 @@ def loss_scaling(precision: str) -> Unscaled:
 
 
 class File(UsersFile):
-    """A user's file with TensorFlow or Keras; a number makes the variables' names unique."""
+    """A user's file with TensorFlow or Keras; each variable's name begins with a unique number."""
 
     def seed(self) -> None:
         """Seed TensorFlow's and Keras's generators."""

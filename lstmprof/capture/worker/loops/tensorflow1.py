@@ -106,7 +106,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         self.fetches: Optional[List[Any]] = None  # the first step creates them
 
     def _made(self) -> List[Any]:
-        """Return the nodes of a step: the loss, and the optimizer's update."""
+        """Add the nodes of a step to the graph; return [loss] or [loss, optimizer's update]."""
         loss = self.fed.loss()
         if self.forward_only:
             return [loss]
@@ -134,7 +134,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer, one fused kernel per variable with a dense gradient."""
+    """Return the optimizer, which runs one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)
@@ -143,8 +143,8 @@ def optimizer_of(workload: Workload) -> Any:
 def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bool) -> Any:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` are as ``targets_of`` returns them. For CTC, TensorFlow expects the blank as the
-    last class; here it is the first.
+    ``targets`` come from ``targets_of``. For CTC, TensorFlow expects the blank as the last class;
+    in a workload the blank is the first class.
     """
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)

@@ -6,9 +6,9 @@ captures of the same kind do not compile them again. Compiling belongs to the fi
 other frameworks.
 
 Without ``blas.ldflags``, Theano calls NumPy for matmuls, or its own C code, which computes row by
-row. NumPy's wheels before 1.22 contain an OpenBLAS with the usual function names. If it is there,
-operators are linked to this library, which NumPy has already loaded. ``THEANO_FLAGS`` of the user
-take precedence. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
+row. NumPy's wheels before 1.22 contain an OpenBLAS with the usual function names. If the installed
+NumPy has this OpenBLAS, operators are linked to it; NumPy has already loaded it. ``THEANO_FLAGS``
+of the user take precedence. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _clocked(linker: Any) -> Iterator[None]:
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # Scan modifies the optimizer, so it must be a query and not a finished optimizer.
+    # Scan modifies the optimizer, which is possible only for a query, not a finished optimizer.
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield

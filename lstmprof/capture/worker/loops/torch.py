@@ -2,12 +2,12 @@
 
 The phases of a step are consecutive host ranges. On a GPU, ``step`` ends with a synchronisation of
 the device, and CUDA events mark its begin and end. A step that is replayed as a CUDA graph has only
-the phase ``input``, because a single launch does the others (with a gradient scaler, all but
-``optimizer``).
+the phase ``input``, because a single launch does the work of all other phases. With a gradient
+scaler it also has the phase ``optimizer``.
 
 Precisions: weights and optimizer state are always float32. ``fp32`` is strict. ``tf32`` lets
-matmuls and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around forward and loss;
-for fp16 it has torch's gradient scaler, which may skip the first steps until its scale fits.
+matmuls and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around forward and loss.
+``amp-fp16`` also uses torch's gradient scaler, which may skip the first steps until its scale fits.
 Source: PyTorch's "Automatic Mixed Precision examples".
 
 A CUDA graph is captured after a warm-up on a side stream, then replayed by a single launch. It
@@ -103,7 +103,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return self._computed(ranges, inputs, targets)
 
     def _on_device(self) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and targets on the device, in the buffers of a captured graph."""
+        """Return inputs and targets on the device; if a graph was captured, in its buffers."""
         inputs, targets = torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
         if self.graphed is None:
             return inputs.to(self.device), targets.to(self.device)
@@ -112,7 +112,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _replayed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Run the step as a CUDA graph, which the first call captures with these buffers."""
+        """Run the step as a CUDA graph; the first call captures it with these buffers."""
         if self.graphed is None:
             self._attach_profiler()
             self.buffers = inputs, targets
@@ -127,7 +127,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return loss
 
     def _attach_profiler(self) -> None:
-        """Open a session before a graph is captured, whose kernels CUPTI would not see."""
+        """Open and close a session before a graph is captured; else CUPTI misses its kernels."""
         profilers.keep_profiler_attached()
         if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
             with self.recording(""):
@@ -195,7 +195,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return inputs if op_inputs is None else [*inputs, *op_inputs(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return the names of operators in the profile; old versions lack ``aten::``."""
+        """Return pairs like the base class; an old torch names operators without ``aten::``."""
         needles = loops.torch_needles(self.implementation.KERNELS)
         if profilers.HAS_KINETO:
             return needles
@@ -209,7 +209,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
 def optimizer_of(
     workload: Workload, module: torch.nn.Module, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """Return the workload's optimizer; ``capturable`` ones keep the step count on the device."""
+    """Return the workload's optimizer; if ``capturable``, its step count is on the device."""
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
     options = {"capturable": True} if capturable else {}
@@ -271,9 +271,10 @@ def loss_of(
 ) -> torch.Tensor:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` of every time step are time-major, whatever the layout of the outputs is. CTC: blank
-    0, mean over sequences of the negative log-likelihood, not divided by target lengths (as torch's
-    ``reduction="mean"`` does). ``lengths`` stay on the host, because torch would synchronise.
+    ``targets`` of every time step are time-major, whatever the layout of the outputs is. CTC uses
+    class 0 as blank; its loss is the mean negative log-likelihood of the sequences, and unlike
+    torch's ``reduction="mean"`` it is not divided by target lengths. ``lengths`` stay on the host,
+    because torch would synchronise to read them from a device.
     """
     if workload.each_step and not time_major:
         targets = targets.transpose(0, 1)
@@ -291,7 +292,7 @@ def loss_of(
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """Restore ``module``'s weights at the end, and reset ``optimizer``'s state, in place."""
+    """At the end, restore ``module``'s weights and set ``optimizer``'s state to 0, in place."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():

@@ -6,9 +6,9 @@ A ``Profiler`` has these methods; the first three are called in this order:
 
     recording ─ annotated ─▶ written        wait, find_device        settings, facts
 
-The loops of a capture use a profiler around their own steps, ``capture.own`` around a user's steps.
-Nsight Systems (``NsysProfiler``) records from outside and sees NVTX ranges; the framework's own
-profiler still provides the facts.
+The loops of a capture use a profiler around their own steps; ``capture.own`` uses it around a
+user's steps. Nsight Systems (``NsysProfiler``) records from outside the process and sees NVTX
+ranges; the framework's own profiler still provides the facts.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Profiler:
         """Return the cost of recording an event for run.json; empty if it is unknown.
 
         ``profiled`` are the ``trivial_readings`` of a session; this function measures the same
-        without a session. It opens no NVTX range, because another tool would take it for a step.
+        calls without a session. It opens no NVTX range, because another tool would count the range
+        as a step.
         """
         if not self.has_known_cost:
             return {}
@@ -100,13 +101,13 @@ class Profiler:
 
 
 def xplane_in(folder: str) -> Tuple[str, str]:
-    """Return (path, name) of the XPlane file of a session in ``folder``."""
+    """Return (path, file name) of the only XPlane file that a session wrote to ``folder``."""
     (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
     return raw, os.path.basename(raw)
 
 
 def keras_version() -> Optional[str]:
-    """Return the version of the Keras that the implementation uses, else of the imported Keras."""
+    """Return the version of the Keras that the implementation uses, or of any imported Keras."""
     taken = sys.modules.get("lstmprof.implementations.keras._installed")
     keras = getattr(taken, "keras", None) or sys.modules.get("keras")
     version: Optional[str] = getattr(keras, "__version__", None)
@@ -118,7 +119,7 @@ NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """The NVTX ranges that Nsight Systems records; ``framework``'s profiler does the rest."""
+    """Marks with an NVTX range what Nsight Systems records; ``framework`` does all else."""
 
     profiler = "nsys"
     is_outside = True
@@ -173,7 +174,7 @@ KERAS = "keras"
 
 
 def framework_of(asked: Optional[str] = None) -> str:
-    """Return the framework ``asked`` for, else the only imported one; Keras means its backend."""
+    """Return the framework ``asked``, or the only imported framework; for Keras, its backend."""
     if asked == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if asked is not None:

@@ -31,11 +31,11 @@ class JaxProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True: the first step of any session took 4 to 46 ms instead of 3 to 5 ms."""
+        """Return True: the first step of each session took 4 to 46 ms instead of 3 to 5 ms."""
         return True
 
     def find_device(self) -> None:
-        """Take the first device on which JAX computes by default."""
+        """Choose the first device on which JAX computes by default."""
         self.device = jax.local_devices()[0]
         on_gpu = self.device.platform == "gpu"
         self.device_name = "cuda:0" if on_gpu else self.device.platform

@@ -1,8 +1,8 @@
 """TensorFlow 1's tracing of session runs, and facts about framework and device.
 
-A traced run (``FULL_TRACE``) returns the times of its nodes. TensorFlow's ``timeline`` writes them
-as a Chrome trace, in whole microseconds since 1970. Here the runs of all steps are written to one
-file, with the ranges of the steps under lstmprof's own category.
+A traced run (``FULL_TRACE``) returns the times of its nodes. TensorFlow's ``timeline`` writes these
+times as a Chrome trace, in whole microseconds since 1970. Here the runs of all steps are written to
+one file; the ranges of the steps have lstmprof's own category.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from lstmprof.capture.worker.settings import denormals, tried
 
 #: Whether this torch has ``torch.profiler``, which records by the library Kineto.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
-#: Environment variable with Kineto's log level, which Kineto reads at its first recording, and the
-#: level that suppresses everything.
+#: Name of the environment variable with Kineto's log level, which Kineto reads at its first
+#: recording, and the level that suppresses all messages.
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 #: The ops that ``Tensor.item`` records: the first contains the second.
 NESTED = ("aten::item", "aten::_local_scalar_dense")
@@ -71,7 +71,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """Record a discarded session with shapes; then the list has its ops' inputs."""
+        """Record a session with shapes; at its end, the yielded list gets the inputs of its ops."""
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
@@ -92,7 +92,7 @@ class TorchProfiler(Profiler):
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return how the cost of recording an event divides; None for times in whole µs."""
+        """Return how the cost of an event divides; None if the profiler's times are whole µs."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -165,7 +165,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the GPUs on which this process has a context; waiting would create others."""
+    """Return the GPUs on which this process has a context; waiting for others creates one."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -179,13 +179,13 @@ def _graphs_are_alive() -> bool:
 
 
 def keep_profiler_attached() -> None:
-    """Keep CUPTI loaded: with CUDA graphs, a second session would crash (as in profiler.py)."""
+    """Keep CUPTI loaded: with CUDA graphs, a second session would crash (torch's profiler.py)."""
     os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Return how the cost of recording divides; None if times are whole microseconds."""
+    """Return how the cost of an event divides; None if times are whole µs, or ops are missing."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -220,7 +220,7 @@ def fp32_precision(*place: str) -> Optional[str]:
 
 
 def settings(device_type: str) -> Dict[str, Any]:
-    """Return torch's current settings; those that this version does not show are None."""
+    """Return torch's current settings; settings that this version does not show are None."""
     mkldnn = getattr(torch.backends, "mkldnn", None)  # since 1.1
     onednn = getattr(mkldnn, "enabled", None)  # since 1.11
     available = mkldnn is None or mkldnn.is_available()
@@ -246,7 +246,8 @@ def settings(device_type: str) -> Dict[str, Any]:
 def _matmul_precision(device_type: str) -> Optional[str]:
     """Return the matmul precision, as ``get_float32_matmul_precision`` names it.
 
-    That function raises an error after a script has set newer switches, so these are read first.
+    That function raises an error after a script has set the newer switches (``fp32_precision``), so
+    the newer switches are read first.
     """
     precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
     if precision is not None:

@@ -92,7 +92,10 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return the first rule that matches the function, its namespaces or its arguments."""
+    """Return the first rule that matches the function's name, or else its namespaces.
+
+    If no rule matches these, return the first rule that matches the template arguments, or None.
+    """
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:

@@ -40,8 +40,8 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: Longer signatures are cut, and more deeply nested wrappers are not entered. Real signatures have
-#: 10,000 letters at most, and wrappers three levels at most. Chosen by hand.
+#: A signature is cut to this many letters, and wrapper kernels are entered to this depth. Real
+#: signatures have 10,000 letters at most, and wrappers three levels at most. Chosen by hand.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
@@ -83,7 +83,10 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the name in the first telling template argument, without its arguments."""
+    """Return the name in the first template argument that is not plain (``_PLAIN_ARGUMENT``).
+
+    The name comes without its own template arguments.
+    """
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -139,8 +142,8 @@ _PRODUCT = re.compile(
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
     r"|rnn_\w*persist|^(?:loop_|input_)?fusion(?:[._]\d+)*$"
 )
-#: Kernels that only prepare the operands of a matmul or finish its result; their names may match
-#: ``_PRODUCT``, too.
+#: Kernels that only prepare the operands of a matmul or finish its result. They are no matmuls even
+#: if their names match ``_PRODUCT``.
 _HELPER = re.compile(
     r"(?i)offsets|precompute|pointers|problem_sizes|_starts|metadata|prepare|schedule|init_"
     r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"

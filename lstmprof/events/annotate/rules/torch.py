@@ -10,8 +10,8 @@ def _torch(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: An op that no other rule matches, usually of a library such as torchvision. Then the op and each
-#: kernel that it launches are classified by the kernel rules, each by its own name.
+#: An op that no other rule matches, usually of a library such as torchvision. The kernel rules
+#: classify the op, and each kernel that it launches, by its own name.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
