@@ -71,7 +71,7 @@ def write_captured(
 
     ``source`` is ``OWN_CODE`` if the steps are the user's own; then the ranges in the profile are
     the user's, too. If ``ranks`` are given, the ``rounds`` are the ranks of one job, which ran at
-    the same time; facts other than events are those of the first rank.
+    the same time; facts other than events are then taken from the first rank.
 
     Raises:
         CaptureError: versions, settings or the device differ between the rounds.

@@ -125,7 +125,7 @@ def _review(words: Any, w: Workload) -> List[int]:
 
 
 def _array(path: str, name: str) -> Any:
-    """Return the array ``name`` of an .npz file; its elements may be Python lists."""
+    """Return the array ``name`` of an .npz file. The array's elements may be Python lists."""
     import numpy as np
 
     with zipfile.ZipFile(path) as archive, archive.open(name + ".npy") as file:

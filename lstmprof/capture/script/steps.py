@@ -1,10 +1,11 @@
 """Decide which call ends a step of a script, and drive the session.
 
 If several optimizers or compiled functions alternate (a GAN), a step has one or more calls of each.
-The step ends with the candidate (optimizer or function) that is called least often; if several
-candidates are equally rare, with the last of them. To find this candidate, the first calls are only
-observed, unless the script has created only one optimizer. Forked processes (a DataLoader's
-workers) have no steps. Of the threads, only the first thread that ended a step has steps.
+The step ends with the candidate (optimizer or function) that is called least often. If several
+candidates are equally rare, the step ends with the last one called. To find this candidate, the
+first calls are only observed, unless the script has created only one optimizer. Forked processes (a
+DataLoader's workers) have no steps. Of the threads, only the first thread that ended a step has
+steps.
 """
 
 from __future__ import annotations

@@ -211,7 +211,10 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """Return the ``count`` idlest CPUs; of equally idle CPUs the last: interrupts use the first."""
+    """Return the ``count`` idlest CPUs.
+
+    Of equally idle CPUs, prefer the last, because interrupts run mostly on the first CPUs.
+    """
     if count == len(allowed):
         return allowed
     first = _busy_ticks()

@@ -138,7 +138,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
-        """Count the context as a step: samples are taken only inside."""
+        """Count the block as one step. Samples are taken only in such blocks."""
         end_ns, end_active_ns = self._end_ns
         self._active_since_ns = self._active_ns() - end_active_ns
         began_ns = time.perf_counter_ns()

@@ -28,7 +28,6 @@ _MOST_KEPT = 8
 @click.option(
     "--out",
     default=options.TRACES,
-    show_default=True,
     metavar="FOLDER|URL",
     help="Folder for the runs, or its URL (s3, gs, hdfs …).",
 )
@@ -94,7 +93,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
 
 
 class _ProgressLine:
-    """Shows progress on stderr: one changing line on a terminal, else a line now and then."""
+    """Shows progress on stderr: one changing line on a terminal, else a line every few seconds."""
 
     def __init__(self) -> None:
         self._shown_s: float | None = None

@@ -215,7 +215,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
-    """Return those of ``some`` findings that belong to the longest kind of time.
+    """Return the findings among ``some`` that belong to the longest kind of time.
 
     Waits for the host count as one kind. The list is empty if the kind takes less than
     ``least_ns``.

@@ -100,11 +100,12 @@ def _log(above: float, below: float) -> float:
 class Structure:
     """Whether two steps make the ``same`` calls, and by which ``factor`` the calls are slower.
 
-    ``factor`` is the time per call in the slow run divided by that in the fast run: the median over
-    all common calls, weighted by time. It is None without common calls. Python between ops is not a
-    call. ``certain`` is True if no profile omits short ops, so that different counts mean different
-    work. ``fewer`` is True if the slow run makes fewer calls than the fast run, so that the number
-    of calls is not the cause. ``calls`` says in words how alike the calls are.
+    ``factor`` is the time per call in the slow run divided by the time per call in the fast run:
+    the median over all common calls, weighted by time. It is None without common calls. Python
+    between ops is not a call. ``certain`` is True if no profile omits short ops, so that different
+    counts mean different work. ``fewer`` is True if the slow run makes fewer calls than the fast
+    run, so that the number of calls is not the cause. ``calls`` says in words how alike the calls
+    are.
     """
 
     same: bool
@@ -296,7 +297,7 @@ def short_ops_doubt(finding: Finding) -> str | None:
 
 
 def leaves_out(profile: StepProfile) -> bool:
-    """Return whether a profile is of TensorFlow's executor on a CPU, which omits very short ops.
+    """Return whether TensorFlow's executor on a CPU made the profile, which omits very short ops.
 
     For each op of a graph the executor computes a moving mean of the op's cycles. The profiler
     stops recording the op if this mean falls below 8,000 (5,000 in older versions): ``KernelStats``

@@ -252,7 +252,7 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
 def _without(items: _Items, number: float) -> float:
     """Return the ns that a step would save with only ``number`` items.
 
-    If the durations are uneven, assume that the short items are the ones that would be missing.
+    If the durations are uneven, assume that the short items would be missing.
     """
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread

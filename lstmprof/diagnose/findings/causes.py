@@ -78,7 +78,7 @@ _MOVES = ("layout", "transfer", "memset")
 class Comparison:
     """Facts about the profile that the rules need in addition to the contributor.
 
-    ``on_device`` is True for the time of a device, False for that of a host. ``ranges_only`` is
+    ``on_device`` is True for the time of a device, False for the time of a host. ``ranges_only`` is
     True if the profile has ranges but no ops. ``markers`` are the names of step markers.
     ``no_backward`` is True if the profile has PyTorch ops, but no ops of the backward pass.
     """

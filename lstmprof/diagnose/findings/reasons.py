@@ -250,7 +250,10 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run executes ``_MORE_INSTRUCTIONS`` times as many of them."""
+    """Return the reason if the slow run executes many more instructions (on a CPU), or None.
+
+    The least ratio of the slow run to the fast run is ``_MORE_INSTRUCTIONS``.
+    """
     first, second = (
         _per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)
     )

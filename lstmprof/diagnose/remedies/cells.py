@@ -108,8 +108,19 @@ _KERNELS = (
 _EACH = 0.9
 
 
+@Remedy(
+    name="layer in one op",
+    cause="the layer runs one cell at a time",
+    fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
+    condition="A layer runs cell by cell. lstmprof knows this if it captured such an "
+    "implementation, if an op computes single cells, or if a step runs eight or more LSTM cells. "
+    "On a CPU, only PyTorch's layers count, because the layer ops of other frameworks were not "
+    "faster there. GRUs and RNNs on a CPU count only if dispatch and Python take half of the step",
+    kinds=(*HOST, *WORK),
+    frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
+    sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
+)
 def layer_in_one_op(f: Finding) -> Match | None:
-    """Match cells that run one by one although the framework has a faster op for the layer."""
     profile = f.slow
     place, cell = (profile.framework or "", profile.runs_on or ""), _cell(profile)
     row, word, cells = _ONE_OP.get(place, ("", "", ()))
@@ -128,11 +139,23 @@ def layer_in_one_op(f: Finding) -> Match | None:
     return Match(layer_in_words(profile), fix=fix, implementation=row if ours else None)
 
 
+@Remedy(
+    name="layer outside compiled code",
+    cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
+    fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn off",
+    condition="One call of compiled code multiplies a state by the weights of all gates eight or "
+    "more times. The profile must contain shapes. On a CPU, only an LSTM in float32 or bfloat16 "
+    "counts",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/140845",
+        "https://github.com/pytorch/pytorch/issues/185135",
+        "https://github.com/pytorch/pytorch/pull/185163",
+        "https://github.com/pytorch/pytorch/issues/186091",
+    ),
+)
 def unrolled_layer(f: Finding) -> Match | None:
-    """Match a layer that compiled code runs cell by cell although PyTorch has a faster op for it.
-
-    On a CPU, PyTorch has such an op only for an LSTM in float32 or bfloat16.
-    """
     seen = f.slow.seen.unrolled
     if seen is None or f.slow.implementation or f.slow.runs_on is None:
         return None
@@ -142,16 +165,45 @@ def unrolled_layer(f: Finding) -> Match | None:
     return Match(f"compiled code runs {count(seen.cells)} {_LAYERS[seen.cell]} cells one by one")
 
 
+@Remedy(
+    name="loop without the host",
+    cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
+    fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
+    condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
+    "one call of that code",
+    kinds=(SYNC, *HOST),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/166516",
+        "https://github.com/pytorch/rl/pull/4217",
+        "https://github.com/pytorch/rl/pull/4160",
+    ),
+)
 def loop_asks_host(f: Finding) -> Match | None:
-    """Match a compiled while_loop or scan of PyTorch if the host reads a value per iteration."""
     reads = f.slow.seen.read_in_compiled
     if f.slow.device is None or reads < _SERIES:
         return None
     return Match(f"one call of compiled code reads {count(reads)} values from the GPU")
 
 
+@Remedy(
+    name="parallel form",
+    cause="a recurrent network that can run all time steps at once runs them one by one",
+    fix="install the network's GPU kernels, or use its form that computes all time steps at once",
+    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
+    "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
+    "runs. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
+    "minLSTM count",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/NX-AI/mlstm_kernels",
+        "https://github.com/NX-AI/xlstm/issues/61",
+        "https://github.com/huggingface/transformers/issues/40765",
+        "https://arxiv.org/abs/2410.01201",
+    ),
+)
 def reference_form(f: Finding) -> Match | None:
-    """Match a module that loops over time steps although it could compute them all at once."""
     profile, module = f.slow, f.slow.seen.looped_module
     if module is None or profile.implementation:
         return None
@@ -164,8 +216,19 @@ def reference_form(f: Finding) -> Match | None:
     return None
 
 
+@Remedy(
+    name="whole sequence in one call",
+    cause="a recurrent layer is called once per time step",
+    fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
+    "one time step. If shapes were not recorded, it must call the op 16 or more times. Calls "
+    "inside Keras layers do not count",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    first=True,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
+)
 def one_time_step_per_call(f: Finding) -> Match | None:
-    """Match a layer of PyTorch that is called for one time step at a time."""
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row["form"] == LAYER_OP and row["calls"]]
     single = [row for row in rows if row["time_steps"] == 1]
@@ -187,8 +250,20 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     return Match(seen, fix=fix, cause=seen)
 
 
+@Remedy(
+    name="no value in the loop",
+    cause="the loop over time steps reads a value (.item()) in every time step",
+    fix="keep the value as a tensor, and read the tensor after the loop",
+    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
+    "these calls, an op reads a value (aten::item) before the next cell starts",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
+    ),
+)
 def values_in_loop(f: Finding) -> Match | None:
-    """Match cells that run one by one, if the host reads a value after half of them or more."""
     rows = f.slow.rows("ops")
     cells = max((r["count"] for r in rows if ONE_CELL.search(r["name"])), default=0) / f.slow.steps
     read = f.slow.seen.asked_between
@@ -232,13 +307,19 @@ def _cell(profile: StepProfile) -> str:
     return max(cells, key=cells.__getitem__, default="lstm")
 
 
+@Remedy(
+    name="input matmul before the loop",
+    cause="the matmul of the inputs runs in every time step",
+    fix="multiply the inputs of all time steps in one matmul before the loop",
+    condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
+    "previous time step. On a CPU, dispatch must also take half of the step or more",
+    kinds=(GEMM, LAUNCH, DISPATCH),
+    sources=("https://arxiv.org/abs/1604.01946",),
+)
 def input_matmuls(f: Finding) -> Match | None:
-    """Match a cell that multiplies its inputs in every time step instead of before the loop.
-
-    Only handwritten cells match, because only their author can move the matmul. On a CPU the move
-    saves only calls: 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 ms
-    (320 units, batch 64).
-    """
+    # Only the author of a handwritten cell can move the matmul. On a CPU the move saves only calls:
+    # 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 ms (320 units,
+    # batch 64).
     needed = 1 if f.slow.info.mode == "forward" else 2
     products = _per_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
@@ -253,17 +334,27 @@ def input_matmuls(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="fused cell",
+    cause="the cell computes its gates with many small ops",
+    fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
+    condition="A handwritten cell runs five or more elementwise ops per time step. On a CPU, the "
+    "run must also be compared with a faster run of torch-compile",
+    kinds=(LAUNCH, MEMORY, DISPATCH),
+    frameworks=TORCH,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html",
+        "https://arxiv.org/abs/1604.01946",
+    ),
+)
 def separate_gates(f: Finding) -> Match | None:
-    """Match a handwritten torch cell with five or more elementwise ops per time step.
-
-    On a CPU (0.4 of 45.8 ms saved) only if the faster run has a compiled cell.
-    """
     pointwise = _per_cell(f.slow, "pointwise")
     if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
         return None
     seen = f"{count(pointwise)} elementwise ops per time step"
     if f.slow.runs_on == "cuda":
         return Match(seen)
+    # On a CPU, a compiled cell saved only 0.4 of 45.8 ms.
     if f.fast is None or f.fast.implementation != "torch-compile":
         return None
     return Match(seen, fix="use torch.compile(cell)", implementation="torch-compile")
@@ -278,8 +369,17 @@ def _per_cell(profile: StepProfile, name: str) -> float:
     return counted(profile, name) / profile.cells if profile.cells else 0.0
 
 
+@Remedy(
+    name="fuse the cell",
+    cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
+    fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
+    condition="The layer runs as a loop of cells. Each time step also does one of these: it runs a "
+    "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
+    "(peepholes)",
+    kinds=(*HOST, *WORK),
+    sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
+)
 def variant_cell(f: Finding) -> Match | None:
-    """Match a cell that does work in every time step that no library's layer op can do."""
     extra = extra_in_cell(f.slow)
     if extra is None:
         return None
@@ -310,130 +410,3 @@ def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
             return what, times, elsewhere
     peepholes = profile.seen.peepholes / steps
     return (_PEEPHOLES, peepholes, None) if peepholes >= 2 * _EACH else None
-
-
-FUSE_THE_CELL = Remedy(
-    name="fuse the cell",
-    cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
-    fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
-    condition="The layer runs as a loop of cells. Each time step also does one of these: it runs a "
-    "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
-    "(peepholes)",
-    kinds=(*HOST, *WORK),
-    decide=variant_cell,
-    sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
-)
-VALUES_IN_LOOP = Remedy(
-    name="no value in the loop",
-    cause="the loop over time steps reads a value (.item()) in every time step",
-    fix="keep the value as a tensor, and read the tensor after the loop",
-    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
-    "these calls, an op reads a value (aten::item) before the next cell starts",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=values_in_loop,
-    sources=(
-        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
-    ),
-)
-LAYER_IN_ONE_OP = Remedy(
-    name="layer in one op",
-    cause="the layer runs one cell at a time",
-    fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A layer runs cell by cell. lstmprof knows this if it captured such an "
-    "implementation, if an op computes single cells, or if a step runs eight or more LSTM cells. "
-    "On a CPU, only PyTorch's layers count, because the layer ops of other frameworks were not "
-    "faster there. GRUs and RNNs on a CPU count only if dispatch and Python take half of the step",
-    kinds=(*HOST, *WORK),
-    frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
-    decide=layer_in_one_op,
-    sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
-)
-LAYER_OUTSIDE_COMPILED_CODE = Remedy(
-    name="layer outside compiled code",
-    cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
-    fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn off",
-    condition="One call of compiled code multiplies a state by the weights of all gates eight or "
-    "more times. The profile must contain shapes. On a CPU, only an LSTM in float32 or bfloat16 "
-    "counts",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=unrolled_layer,
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/140845",
-        "https://github.com/pytorch/pytorch/issues/185135",
-        "https://github.com/pytorch/pytorch/pull/185163",
-        "https://github.com/pytorch/pytorch/issues/186091",
-    ),
-)
-WHOLE_SEQUENCE = Remedy(
-    name="whole sequence in one call",
-    cause="a recurrent layer is called once per time step",
-    fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
-    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
-    "one time step. If shapes were not recorded, it must call the op 16 or more times. Calls "
-    "inside Keras layers do not count",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    first=True,
-    decide=one_time_step_per_call,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
-)
-INPUTS_AT_ONCE = Remedy(
-    name="input matmul before the loop",
-    cause="the matmul of the inputs runs in every time step",
-    fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
-    "previous time step. On a CPU, dispatch must also take half of the step or more",
-    kinds=(GEMM, LAUNCH, DISPATCH),
-    decide=input_matmuls,
-    sources=("https://arxiv.org/abs/1604.01946",),
-)
-FUSED_CELL = Remedy(
-    name="fused cell",
-    cause="the cell computes its gates with many small ops",
-    fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A handwritten cell runs five or more elementwise ops per time step. On a CPU, the "
-    "run must also be compared with a faster run of torch-compile",
-    kinds=(LAUNCH, MEMORY, DISPATCH),
-    frameworks=TORCH,
-    decide=separate_gates,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html",
-        "https://arxiv.org/abs/1604.01946",
-    ),
-)
-LOOP_WITHOUT_THE_HOST = Remedy(
-    name="loop without the host",
-    cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
-    fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
-    condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
-    "one call of that code",
-    kinds=(SYNC, *HOST),
-    frameworks=TORCH,
-    decide=loop_asks_host,
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/166516",
-        "https://github.com/pytorch/rl/pull/4217",
-        "https://github.com/pytorch/rl/pull/4160",
-    ),
-)
-PARALLEL_FORM = Remedy(
-    name="parallel form",
-    cause="a recurrent network that can run all time steps at once runs them one by one",
-    fix="install the network's GPU kernels, or use its form that computes all time steps at once",
-    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
-    "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
-    "runs. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
-    "minLSTM count",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=reference_form,
-    sources=(
-        "https://github.com/NX-AI/mlstm_kernels",
-        "https://github.com/NX-AI/xlstm/issues/61",
-        "https://github.com/huggingface/transformers/issues/40765",
-        "https://arxiv.org/abs/2410.01201",
-    ),
-)

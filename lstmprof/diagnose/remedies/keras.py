@@ -74,8 +74,21 @@ _MATMUL = re.compile(r"while/.*(?::(?:_\w+)?MatMul|/MatMul(?:_\d+)?)$")
 _KERAS_LAYER = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/(?:.*/)?while/")
 
 
+@Remedy(
+    name="Keras on cuDNN",
+    cause="an option of the Keras layer rules out cuDNN",
+    fix="set activation='tanh', recurrent_activation='sigmoid', recurrent_dropout=0, unroll=False",
+    condition="A Keras cell runs on a GPU, and the names of its ops show an option that cuDNN does "
+    "not support",
+    kinds=(*HOST, *WORK),
+    frameworks=(*TENSORFLOW, *JAX),
+    sources=(
+        "https://keras.io/api/layers/recurrent_layers/lstm/",
+        "https://github.com/tensorflow/tensorflow/issues/38236",
+        "https://github.com/tensorflow/tensorflow/issues/33148",
+    ),
+)
 def keras_without_cudnn(f: Finding) -> Match | None:
-    """Match a Keras layer on a GPU with options that cuDNN cannot compute."""
     unmet = unmet_by_keras(f.slow)
     return Match(fix=f"set {listed(unmet)}: cuDNN needs this") if unmet else None
 
@@ -159,8 +172,23 @@ def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
 
+@Remedy(
+    name="pad at the end",
+    cause="a mask makes the recurrent layer run one time step at a time",
+    fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
+    condition="The loop of a recurrent layer selects values by a mask eight or more times per step "
+    "(in PyTorch, only if recorded Python frames show Keras layers). Or `lstmprof run` saw padded "
+    "sequences enter a Keras model that masks its input and runs cell by cell. In both cases, no "
+    "op runs a whole layer",
+    kinds=(*HOST, *WORK),
+    frameworks=(*TENSORFLOW, *JAX, *TORCH),
+    sources=(
+        "https://keras.io/api/layers/recurrent_layers/lstm/",
+        "https://github.com/tensorflow/tensorflow/issues/30745",
+        "https://github.com/tensorflow/tensorflow/issues/33148",
+    ),
+)
 def masked(f: Finding) -> Match | None:
-    """Match a recurrent layer that applies a mask in every time step of a loop."""
     times = masks_in_the_loop(f.slow)
     counted = times >= _TIME_STEPS
     if not (counted or masks_seen_going_in(f.slow)) or _in_one_op(f.slow):
@@ -176,8 +204,22 @@ def masked(f: Finding) -> Match | None:
     return Match("; ".join(parts), fix=fix)
 
 
+@Remedy(
+    name="Keras off its standard loop",
+    cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
+    fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
+    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm, and no "
+    "cuDNN layer op. The profile shows no reason for this, such as a mask or an option that cuDNN "
+    "does not support",
+    kinds=(*HOST, *WORK),
+    frameworks=TENSORFLOW,
+    sources=(
+        "https://github.com/tensorflow/tensorflow/issues/29506",
+        "https://github.com/tensorflow/tensorflow/issues/50325",
+        "https://github.com/tensorflow/tensorflow/issues/50488",
+    ),
+)
 def standard_loop(f: Finding) -> Match | None:
-    """Match a Keras layer of TensorFlow that loops on a GPU although its options allow cuDNN."""
     profile, names = f.slow, names_of(f.slow)
     if profile.runs_on != "cuda" or profile.implementation in ROWS or _in_one_op(profile):
         return None
@@ -192,11 +234,24 @@ def standard_loop(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="a layer op for Keras",
+    cause="Keras runs the layer as a loop over time steps, not in one op",
+    fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
+    condition="The step runs a recurrent layer of Keras, which lstmprof recognises by its Python "
+    "frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, although "
+    "no mask and no option prevents it",
+    kinds=(*HOST, *WORK),
+    frameworks=(*TORCH, *JAX),
+    sources=(
+        "https://github.com/keras-team/keras/issues/20902",
+        "https://github.com/keras-team/keras/issues/19177",
+        "https://github.com/keras-team/keras/issues/22274",
+        "https://github.com/keras-team/keras/pull/22874",
+        "https://github.com/keras-team/keras/pull/22399",
+    ),
+)
 def own_loop(f: Finding) -> Match | None:
-    """Match a Keras layer of PyTorch or JAX that runs as a loop.
-
-    On a GPU, the layer matches only if no mask explains the loop and, on JAX, no option.
-    """
     profile = f.slow
     if profile.implementation in ROWS or not is_keras(profile) or _in_one_op(profile):
         return None
@@ -226,71 +281,3 @@ def _version(profile: StepProfile) -> str:
     """Return Keras's version and framework as text, such as ``Keras 3.15 on PyTorch``."""
     version = (profile.info.versions or {}).get("keras")
     return f"Keras {version or ''}".strip() + f" on {_NAMES[profile.framework or '']}"
-
-
-KERAS_ON_CUDNN = Remedy(
-    name="Keras on cuDNN",
-    cause="an option of the Keras layer rules out cuDNN",
-    fix="set activation='tanh', recurrent_activation='sigmoid', recurrent_dropout=0, unroll=False",
-    condition="A Keras cell runs on a GPU, and the names of its ops show an option that cuDNN does "
-    "not support",
-    kinds=(*HOST, *WORK),
-    frameworks=(*TENSORFLOW, *JAX),
-    decide=keras_without_cudnn,
-    sources=(
-        "https://keras.io/api/layers/recurrent_layers/lstm/",
-        "https://github.com/tensorflow/tensorflow/issues/38236",
-        "https://github.com/tensorflow/tensorflow/issues/33148",
-    ),
-)
-PAD_AT_THE_END = Remedy(
-    name="pad at the end",
-    cause="a mask makes the recurrent layer run one time step at a time",
-    fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
-    condition="The loop of a recurrent layer selects values by a mask eight or more times per step "
-    "(in PyTorch, only if recorded Python frames show Keras layers). Or `lstmprof run` saw padded "
-    "sequences enter a Keras model that masks its input and runs cell by cell. In both cases, no "
-    "op runs a whole layer",
-    kinds=(*HOST, *WORK),
-    frameworks=(*TENSORFLOW, *JAX, *TORCH),
-    decide=masked,
-    sources=(
-        "https://keras.io/api/layers/recurrent_layers/lstm/",
-        "https://github.com/tensorflow/tensorflow/issues/30745",
-        "https://github.com/tensorflow/tensorflow/issues/33148",
-    ),
-)
-KERAS_OUT_OF_ITS_LOOP = Remedy(
-    name="Keras off its standard loop",
-    cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
-    fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm, and no "
-    "cuDNN layer op. The profile shows no reason for this, such as a mask or an option that cuDNN "
-    "does not support",
-    kinds=(*HOST, *WORK),
-    frameworks=TENSORFLOW,
-    decide=standard_loop,
-    sources=(
-        "https://github.com/tensorflow/tensorflow/issues/29506",
-        "https://github.com/tensorflow/tensorflow/issues/50325",
-        "https://github.com/tensorflow/tensorflow/issues/50488",
-    ),
-)
-UPGRADE_KERAS = Remedy(
-    name="a layer op for Keras",
-    cause="Keras runs the layer as a loop over time steps, not in one op",
-    fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras, which lstmprof recognises by its Python "
-    "frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, although "
-    "no mask and no option prevents it",
-    kinds=(*HOST, *WORK),
-    frameworks=(*TORCH, *JAX),
-    decide=own_loop,
-    sources=(
-        "https://github.com/keras-team/keras/issues/20902",
-        "https://github.com/keras-team/keras/issues/19177",
-        "https://github.com/keras-team/keras/issues/22274",
-        "https://github.com/keras-team/keras/pull/22874",
-        "https://github.com/keras-team/keras/pull/22399",
-    ),
-)

@@ -153,8 +153,25 @@ def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
         yield OnCudnn(layer, tuple(runs))
 
 
+@Remedy(
+    name="persistent kernels",
+    cause="cuDNN runs its standard kernels instead of the faster persistent ones",
+    fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
+    condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
+    "the backward pass. If the profile has no such names, the layer must not meet one of "
+    "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
+    "directions, packing, projection and device",
+    kinds=(GEMM, MEMORY, LAUNCH),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/blob/00fc08aa616fbdec70496aebee034ac90b083ff4/"
+        "aten/src/ATen/native/cudnn/RNN.cpp",
+        "https://github.com/pytorch/pytorch/pull/62143",
+        "https://github.com/pytorch/pytorch/pull/43165",
+        "https://github.com/pytorch/pytorch/pull/59830",
+    ),
+)
 def persistent_kernels(f: Finding) -> Match | None:
-    """Match a cuDNN layer that runs standard kernels, and advise how to get persistent kernels."""
     layer_ns = sum(c.ns for c in f.contributors if "rnn" in (c.part, c.purpose))
     matches = (_standard(on, layer_ns) for on in layers_on_cudnn(f.slow))
     return next(filter(None, matches), None) if layer_ns else None
@@ -185,8 +202,21 @@ def _needs(runs: list[Run], hidden: int) -> str:
     return listed(fewest)
 
 
+@Remedy(
+    name="cells instead of MIOpen",
+    cause="MIOpen runs the layer one time step at a time",
+    fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
+    "graph",
+    condition="The op miopen_rnn runs on a GPU. It launches at least one kernel per time step, if "
+    "the profile shows which kernels it launches",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/ROCm/MIOpen/issues/667",
+        "https://github.com/ROCm/legacy-rocm-build/issues/4677",
+    ),
+)
 def layer_on_miopen(f: Finding) -> Match | None:
-    """Match a layer for which MIOpen launches kernels in every time step."""
     if f.slow.device is None or not times_called(f.slow, _ON_MIOPEN):
         return None
     rows = [row for row in f.slow.rows("layers") if row["library"] == "MIOpen"]
@@ -199,8 +229,24 @@ def layer_on_miopen(f: Finding) -> Match | None:
     return Match(f"aten::miopen_rnn {launches}")
 
 
+@Remedy(
+    name="flatten_parameters",
+    cause="the layer copies its weights into one block of memory on every call",
+    fix="call flatten_parameters() once, after the model has moved to the GPU",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, without those that "
+    "make the input contiguous. If flatten_parameters() ran but copied nothing (no op "
+    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
+    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/examples/issues/248",
+        "https://github.com/salesforce/awd-lstm-lm/issues/120",
+        "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",
+        "https://github.com/pytorch/pytorch/pull/3752",
+        "https://github.com/pytorch/pytorch/issues/3751",
+    ),
+)
 def weights_apart(f: Finding) -> Match | None:
-    """Match a layer's op that copies its weights into one piece of memory."""
     copies = _weight_facts(f, [h for h in f.slow.seen.weights if h.within != _FLATTENS])
     if not copies:
         return None
@@ -213,16 +259,41 @@ def weights_apart(f: Finding) -> Match | None:
     return Match(seen, total(copies), fix)
 
 
+@Remedy(
+    name="cast the layer's weights once",
+    cause="autocast casts the weights of the layer on every call",
+    fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op. "
+    "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
+    kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/42385",
+        "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
+    ),
+)
 def weights_cast(f: Finding) -> Match | None:
-    """Match weights that autocast casts on every call of a layer."""
     casts = _weight_facts(f, f.slow.seen.recast)
     if not casts:
         return None
     return Match(f"{casts[0].within} casts its weights {often_in_all(f.slow, casts)}", total(casts))
 
 
+@Remedy(
+    name="bfloat16 on cuDNN",
+    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
+    "op",
+    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
+    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
+    "or MIOpen op inside the layer",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/pull/164411",
+        "https://github.com/pytorch/pytorch/issues/116925",
+    ),
+)
 def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
-    """Match a layer in bfloat16 on a GPU that PyTorch runs op by op, without cuDNN."""
     rows = [
         row
         for row in f.slow.rows("layers")
@@ -245,97 +316,15 @@ def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
     return [] if few else copies
 
 
-PERSISTENT_KERNELS = Remedy(
-    name="persistent kernels",
-    cause="cuDNN runs its standard kernels instead of the faster persistent ones",
-    fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
-    condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
-    "the backward pass. If the profile has no such names, the layer must not meet one of "
-    "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
-    "directions, packing, projection and device",
-    kinds=(GEMM, MEMORY, LAUNCH),
-    frameworks=TORCH,
-    decide=persistent_kernels,
-    sources=(
-        "https://github.com/pytorch/pytorch/blob/00fc08aa616fbdec70496aebee034ac90b083ff4/"
-        "aten/src/ATen/native/cudnn/RNN.cpp",
-        "https://github.com/pytorch/pytorch/pull/62143",
-        "https://github.com/pytorch/pytorch/pull/43165",
-        "https://github.com/pytorch/pytorch/pull/59830",
-    ),
-)
-MIOPEN_LAYER = Remedy(
-    name="cells instead of MIOpen",
-    cause="MIOpen runs the layer one time step at a time",
-    fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
-    "graph",
-    condition="The op miopen_rnn runs on a GPU. It launches at least one kernel per time step, if "
-    "the profile shows which kernels it launches",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=layer_on_miopen,
-    sources=(
-        "https://github.com/ROCm/MIOpen/issues/667",
-        "https://github.com/ROCm/legacy-rocm-build/issues/4677",
-    ),
-)
-FLATTEN_PARAMETERS = Remedy(
-    name="flatten_parameters",
-    cause="the layer copies its weights into one block of memory on every call",
-    fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, without those that "
-    "make the input contiguous. If flatten_parameters() ran but copied nothing (no op "
-    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
-    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
-    frameworks=TORCH,
-    decide=weights_apart,
-    sources=(
-        "https://github.com/pytorch/examples/issues/248",
-        "https://github.com/salesforce/awd-lstm-lm/issues/120",
-        "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",
-        "https://github.com/pytorch/pytorch/pull/3752",
-        "https://github.com/pytorch/pytorch/issues/3751",
-    ),
-)
-FLATTEN_ONCE = Remedy(
+@Remedy(
     name="flatten once",
     cause="flatten_parameters() copies the weights in every step",
     fix="call flatten_parameters() once, after the model has moved to the GPU, not in forward()",
     condition="The profiled steps make copies inside the op _cudnn_rnn_flatten_weight",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    decide=from_facts(
-        lambda f: [h for h in f.slow.seen.weights if h.within == _FLATTENS],
-        "flatten_parameters() makes copies {times}",
-    ),
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
 )
-CAST_WEIGHTS_ONCE = Remedy(
-    name="cast the layer's weights once",
-    cause="autocast casts the weights of the layer on every call",
-    fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
-    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op. "
-    "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
-    kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
-    frameworks=TORCH,
-    decide=weights_cast,
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/42385",
-        "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
-    ),
-)
-BFLOAT16_ON_CUDNN = Remedy(
-    name="bfloat16 on cuDNN",
-    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
-    "op",
-    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
-    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
-    "or MIOpen op inside the layer",
-    kinds=(*HOST, *WORK, COPY),
-    frameworks=TORCH,
-    decide=in_bfloat16_off_cudnn,
-    sources=(
-        "https://github.com/pytorch/pytorch/pull/164411",
-        "https://github.com/pytorch/pytorch/issues/116925",
-    ),
-)
+def flattened_each_step(f: Finding) -> Match | None:
+    copies = [h for h in f.slow.seen.weights if h.within == _FLATTENS]
+    return from_facts(f, copies, "flatten_parameters() makes copies {times}")

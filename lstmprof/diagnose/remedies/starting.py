@@ -82,8 +82,20 @@ _ON_LOADING = {
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
+@Remedy(
+    name="profile later",
+    cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
+    fix=_WARM_UP,
+    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or an "
+    "unusually long call: the first launch of a kernel, a call of a CUDA or HIP function before "
+    "the first kernel, or, in a profile without step markers, the first call of an op. Unusually "
+    "long means at least 1 ms, and ten times the median of the later calls of the function (for "
+    "ops on a CPU, a hundred times)",
+    kinds=(START,),
+    first=True,
+    sources=tuple(_ON_LOADING.values()),
+)
 def starts(f: Finding) -> Match | None:
-    """Match calls in the profiled steps that started the runtime or loaded code."""
     calls = f.slow.seen.loading
     if not calls:
         return None
@@ -110,8 +122,24 @@ def _first_call(call: Fact) -> str:
     return f"the first {call.name} took {each_ns}, later calls took {later}"
 
 
+@Remedy(
+    name="trace once",
+    cause="functions are traced or compiled inside the profiled steps",
+    fix="keep shapes and types constant, and create compiled functions once, before the training "
+    "loop",
+    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
+    "code into a graph",
+    kinds=(COMPILE,),
+    first=True,
+    sources=(
+        "https://www.tensorflow.org/guide/function",
+        "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
+        "https://docs.jax.dev/en/latest/jit-compilation.html",
+        "https://github.com/tensorflow/tensorflow/issues/46518",
+        "https://github.com/pytorch/pytorch/issues/185135",
+    ),
+)
 def retraces(f: Finding) -> Match | None:
-    """Match tracing or compiling in the profiled steps."""
     facts = f.slow.seen.compiled
     if not facts or compiled_alone(f.slow) is not None:
         return None
@@ -180,8 +208,22 @@ def _keep(f: Finding, change: Recompiled) -> str:
     )
 
 
+@Remedy(
+    name="keep it compiled",
+    cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
+    fix="keep constant what the compiled function depends on",
+    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
+    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
+    "but run none",
+    kinds=(*HOST, causes.MEMORY),
+    frameworks=TORCH,
+    first=True,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/"
+        "programming_model.recompilation.html",
+    ),
+)
 def gave_up(f: Finding) -> Match | None:
-    """Match a function that torch.compile compiled too often, so that PyTorch runs it eagerly."""
     changes = f.slow.info.recompiled or ()
     change = next((each for each in changes if each.limit is not None), None)
     if change is None or times_called(f.slow, _COMPILED_REGION):
@@ -202,8 +244,19 @@ def _function(within: str | None) -> str | None:
     return program["name"] if program else within
 
 
+@Remedy(
+    name="capture once",
+    cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
+    fix="capture the graph before the profiled steps, and replay the graph in these steps",
+    condition="The profiled steps capture a graph (cudaStreamBeginCapture)",
+    kinds=(COMPILE,),
+    first=True,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
+    ),
+)
 def captures(f: Finding) -> Match | None:
-    """Match streams that are captured into a graph in the profiled steps."""
     captured_ns = _captured_ns(f)
     if not captured_ns:
         return None
@@ -224,21 +277,7 @@ def _shapes(f: Finding) -> str:
     return f"; the input shapes of {name} differ between steps: {some}"
 
 
-PROFILE_LATER = Remedy(
-    name="profile later",
-    cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
-    fix=_WARM_UP,
-    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or an "
-    "unusually long call: the first launch of a kernel, a call of a CUDA or HIP function before "
-    "the first kernel, or, in a profile without step markers, the first call of an op. Unusually "
-    "long means at least 1 ms, and ten times the median of the later calls of the function (for "
-    "ops on a CPU, a hundred times)",
-    kinds=(START,),
-    first=True,
-    decide=starts,
-    sources=tuple(_ON_LOADING.values()),
-)
-WARM_MIOPEN = Remedy(
+@Remedy(
     name="warm MIOpen up",
     cause="MIOpen compiles kernels inside the profiled steps",
     fix="run each input shape once before the profiled steps; keep MIOpen's cache "
@@ -247,62 +286,14 @@ WARM_MIOPEN = Remedy(
     "that compile",
     kinds=(COMPILE,),
     first=True,
-    decide=from_facts(
-        lambda f: [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)],
-        "{name} and similar calls take {ms}",
-    ),
     sources=(
         "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/cache.html",
         "https://github.com/pytorch/pytorch/issues/177834",
     ),
 )
-TRACE_ONCE = Remedy(
-    name="trace once",
-    cause="functions are traced or compiled inside the profiled steps",
-    fix="keep shapes and types constant, and create compiled functions once, before the training "
-    "loop",
-    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
-    "code into a graph",
-    kinds=(COMPILE,),
-    first=True,
-    decide=retraces,
-    sources=(
-        "https://www.tensorflow.org/guide/function",
-        "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
-        "https://docs.jax.dev/en/latest/jit-compilation.html",
-        "https://github.com/tensorflow/tensorflow/issues/46518",
-        "https://github.com/pytorch/pytorch/issues/185135",
-    ),
-)
-KEEP_IT_COMPILED = Remedy(
-    name="keep it compiled",
-    cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
-    fix="keep constant what the compiled function depends on",
-    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
-    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
-    "but run none",
-    kinds=(*HOST, causes.MEMORY),
-    frameworks=TORCH,
-    first=True,
-    decide=gave_up,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/"
-        "programming_model.recompilation.html",
-    ),
-)
-CAPTURE_ONCE = Remedy(
-    name="capture once",
-    cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
-    fix="capture the graph before the profiled steps, and replay the graph in these steps",
-    condition="The profiled steps capture a graph (cudaStreamBeginCapture)",
-    kinds=(COMPILE,),
-    first=True,
-    decide=captures,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
-    ),
-)
+def miopen_compiles(f: Finding) -> Match | None:
+    calls = [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)]
+    return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
 #: Names of the programs that JAX compiles for its own functions if they are called outside jax.jit:
@@ -333,8 +324,24 @@ _CALLING = re.compile(
 )
 
 
+@Remedy(
+    name="jit the whole",
+    cause="JAX calls many small compiled programs instead of one program for the whole step",
+    fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
+    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
+    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU must "
+    "wait for launches. On a CPU, the calls of these programs must take at least half of the "
+    "dispatch time. If the time is compilation, it must happen in several steps, and mostly for "
+    "single JAX operators",
+    kinds=(*HOST, COMPILE),
+    frameworks=JAX,
+    several_kinds=True,
+    sources=(
+        "https://docs.jax.dev/en/latest/jit-compilation.html",
+        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+    ),
+)
 def jitted_whole(f: Finding) -> Match | None:
-    """Match a series of small JAX programs, or repeated compilation of such programs."""
     if f.kind == COMPILE:
         return _compiled_alone(f)
     programs = small_programs(f.slow)
@@ -438,8 +445,23 @@ def _called(name: str) -> str:
     return cropped(match["name"] if match else name)
 
 
+@Remedy(
+    name="one tf.function",
+    cause="TensorFlow runs the step eagerly, operator by operator",
+    fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
+    "run_eagerly=False)",
+    condition="A step runs ten or more eager operators, and at least ten operators for each call "
+    "of a tf.function. The calls of the operators take at least half of the dispatch time. No step "
+    "traces or compiles",
+    kinds=HOST,
+    frameworks=TENSORFLOW,
+    several_kinds=True,
+    sources=(
+        "https://www.tensorflow.org/guide/function",
+        "https://github.com/tensorflow/tensorflow/issues/50488",
+    ),
+)
 def outside_of_a_function(f: Finding) -> Match | None:
-    """Match a series of TensorFlow operators that Python calls one by one."""
     operators = eager_operators(f.slow)
     if not operators or is_retraced(f.slow):
         return None
@@ -468,40 +490,3 @@ def eager_operators(profile: StepProfile) -> Sequence[Fact]:
     functions = [fact for fact in eager if FUNCTION.match(fact.name)]
     operators = [fact for fact in eager if not FUNCTION.match(fact.name)]
     return operators if _calls(operators) >= SERIES * max(1.0, _calls(functions)) else ()
-
-
-JIT_THE_WHOLE = Remedy(
-    name="jit the whole",
-    cause="JAX calls many small compiled programs instead of one program for the whole step",
-    fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
-    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU must "
-    "wait for launches. On a CPU, the calls of these programs must take at least half of the "
-    "dispatch time. If the time is compilation, it must happen in several steps, and mostly for "
-    "single JAX operators",
-    kinds=(*HOST, COMPILE),
-    frameworks=JAX,
-    several_kinds=True,
-    decide=jitted_whole,
-    sources=(
-        "https://docs.jax.dev/en/latest/jit-compilation.html",
-        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-)
-IN_ONE_FUNCTION = Remedy(
-    name="one tf.function",
-    cause="TensorFlow runs the step eagerly, operator by operator",
-    fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
-    "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and at least ten operators for each call "
-    "of a tf.function. The calls of the operators take at least half of the dispatch time. No step "
-    "traces or compiles",
-    kinds=HOST,
-    frameworks=TENSORFLOW,
-    several_kinds=True,
-    decide=outside_of_a_function,
-    sources=(
-        "https://www.tensorflow.org/guide/function",
-        "https://github.com/tensorflow/tensorflow/issues/50488",
-    ),
-)

@@ -23,9 +23,9 @@ optimizer   optimizer           ``OPTIMIZERS``        parameters, gradients, sta
 ==========  ==================  ====================  ==================================
 
 The product of an m×k and a k×n matrix takes 2·m·k·n flops. Gradients on which no weight's gradient
-depends are not counted: those of the input features and of the initial states (hence N − B). N is
-the sum of the sequence lengths if they vary, else batch·time. Each layer runs over all N time steps
-in each direction, as in every framework, even if the loss uses only the last time step.
+depends are not counted: the gradients of the input features and of the initial states (hence N −
+B). N is the sum of the sequence lengths if they vary, else batch·time. Each layer runs over all N
+time steps in each direction, as in every framework, even if the loss uses only the last time step.
 
 Bytes are the least that memory has to move. Each pass reads a weight once, for any number of time
 steps. Gates and their gradients stay on the chip. Outputs that a later part reads are written once.

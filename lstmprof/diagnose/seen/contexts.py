@@ -66,8 +66,8 @@ def compiles(name: str) -> bool:
 class Attributed:
     """The intervals of one lane; ``row`` is the event to which each interval is attributed.
 
-    ``idle`` is a mask of the intervals in which the device idles, ``transfers`` of those in which
-    it copies.
+    ``idle`` is a mask of the intervals in which the device idles. ``transfers`` is a mask of the
+    intervals in which the device copies.
     """
 
     intervals: Intervals
@@ -81,7 +81,7 @@ class Attributed:
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
-        """Return a mask of the intervals inside ``times``; no interval may cross a border of it."""
+        """Return a mask of the intervals inside ``times``; none may cross a border of ``times``."""
         return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
@@ -99,7 +99,7 @@ class _StepThreads:
 
 
 class Preparing:
-    """When and by which events the input was prepared."""
+    """The events that prepared the input, and the times in which they did."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
         preparing = prepares(events)

@@ -35,7 +35,7 @@ from lstmprof.breakdown.mean_step import (
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.breakdown.tables import tables_of
-from lstmprof.breakdown.tables.ranks import in_common
+from lstmprof.breakdown.tables.collectives import RankDevice, in_common
 from lstmprof.breakdown.timings import Warning
 from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.seen.contexts import INPUT
@@ -49,7 +49,6 @@ from lstmprof.diagnose.step_profile.ranks import (
     FOUND,
     LEAST_SHARE,
     Overlap,
-    RankDevice,
     Straggler,
     overlap_of,
     overlap_sentence,

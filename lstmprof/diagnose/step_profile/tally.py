@@ -1,7 +1,7 @@
 """Count the work of a device or host by noun (kernel, matmul …), with durations.
 
-- A kernel is a device activity that is neither copy nor memset. Kernels whose only known name is
-  that of their op (TensorFlow 1) count as one per op call.
+- A kernel is a device activity that is neither copy nor memset. If the only known name of kernels
+  is the name of their op (TensorFlow 1), they count as one kernel per op call.
 - A matmul, convolution or attention is one op that computes it, whatever number of kernels the op
   runs. A backward op of a convolution counts as two if its kernels are named dgrad and wgrad.
   Without an op, the kernel counts, but not helper kernels that a library launches around it.

@@ -79,7 +79,7 @@ def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters of ``module`` by calling it; in graph mode, its later call does so."""
+    """Create the parameters of ``module`` by a call; in graph mode, a later call creates them."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 

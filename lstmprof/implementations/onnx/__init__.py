@@ -38,7 +38,7 @@ FORWARD = "forward/"
 
 
 class Network:
-    """The graph's weights ``arrays``, keyed by their names in the graph."""
+    """The weights ``arrays`` of an ONNX graph, keyed by their names in the graph."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload

@@ -72,7 +72,7 @@ class Trainer(_onnx.Trainer):
         return Engine(compiled, compiled.create_infer_request(), profiled)
 
     def run(self, engine: Engine, names: Sequence[str]) -> List[Any]:
-        """Run one forward pass; return the outputs with these names."""
+        """Run one forward pass; return the network's outputs with ``names``."""
         results = engine.request.infer(self.fed, share_inputs=True, share_outputs=True)
         return [results[engine.compiled.output(name)] for name in names]
 

@@ -137,11 +137,11 @@ class NsysProfiler(Profiler):
         self._sessions = 0
 
     def find_device(self) -> None:
-        """Find the device like the framework's profiler."""
+        """Call ``find_device`` of the framework's profiler."""
         self._framework.find_device()
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait like the framework's profiler."""
+        """Call ``wait`` of the framework's profiler."""
         self._framework.wait(outcome)
 
     def settings(self) -> Dict[str, Any]:
