@@ -51,7 +51,8 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     rows = []
     for network, theirs in published("asr").groupby("network", sort=False):
         captured = steps.of_network(own, str(network))
-        base, their_base = steps.of(captured, BASE), _step(theirs, BASE)
+        base = steps.of(captured, BASE)
+        their_base = float(theirs[theirs.implementation == BASE].step_ms.iloc[0])
         for line in theirs.itertuples():
             ours = steps.of(captured, line.implementation)
             ratio = ours.over(base) if ours and base else None
@@ -90,10 +91,6 @@ def _work(
     names = captured[captured.implementation == implementation].run.tolist()
     lacking = dict.fromkeys(("ops_per_time_step", "product_share", "dispatch_share"))
     return steps.work(named[names[-1]]) if names else lacking
-
-
-def _step(rows: pd.DataFrame, implementation: str) -> float:
-    return float(rows[rows.implementation == implementation].step_ms.iloc[0])
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:

@@ -32,11 +32,9 @@ COLUMNS = ["run", "implementation", "workload", "mode", "launching", "waits_for_
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     """Return one row per run on a GPU: its shares of launches, and of all waiting for the host."""
-    return pd.DataFrame([_row(run) for run in runs if _on_gpu(run)], columns=COLUMNS)
-
-
-def _on_gpu(run: lp.Run) -> bool:
-    return (run.info.device or "cpu") != "cpu"
+    return pd.DataFrame(
+        [_row(run) for run in runs if run.info.device not in (None, "cpu")], columns=COLUMNS
+    )
 
 
 def _row(run: lp.Run) -> dict[str, object]:

@@ -23,32 +23,7 @@ __version__ = "1.0.0rc1"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from lstmprof.api import (
-        Diagnoses,
-        Diagnosis,
-        Gate,
-        PaperTable,
-        Recommendation,
-        Run,
-        Table,
-        Verdict,
-        capture,
-        charts,
-        check,
-        compare,
-        diagnose,
-        gate,
-        history,
-        ingest,
-        profile,
-        read,
-        read_all,
-        recommend,
-        report,
-        sql,
-        table,
-        watch,
-    )
+    from lstmprof.api import *
 
 __all__ = [
     "Diagnoses",

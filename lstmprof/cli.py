@@ -48,7 +48,9 @@ class Verbs(click.Group):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in VERBS.items()])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(__version__, prog_name="lstmprof")
 def cli() -> None:
     """Profile LSTM training, and explain why it is slow.

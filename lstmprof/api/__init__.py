@@ -21,7 +21,7 @@ from lstmprof.breakdown.result import Table
 from lstmprof.capture.own.session import profile
 from lstmprof.capture.own.watch import watch
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.gate.verdict import Gate
+from lstmprof.diagnose.gate import Gate
 from lstmprof.diagnose.recommend import Recommendation
 from lstmprof.diagnose.verdict import Verdict
 

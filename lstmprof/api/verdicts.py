@@ -14,8 +14,7 @@ from lstmprof.breakdown.check import check as checked
 from lstmprof.breakdown.check.document import Document
 from lstmprof.breakdown.result import Table
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.diagnose.gate.limits import limits
-from lstmprof.diagnose.gate.verdict import Gate, gate as gate_of
+from lstmprof.diagnose.gate import Gate, gate as gate_of, limits
 from lstmprof.diagnose.history import history as series_of, table as history_table
 from lstmprof.diagnose.verdict.verdict_text import in_short, worst_first
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions

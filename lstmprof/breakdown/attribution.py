@@ -42,6 +42,8 @@ _FIRST_TAIL = _CAUSES.index(TAIL + _THREAD_CAUSES[0])
 
 #: (state, part): ("busy", category of work) or ("idle", cause of the wait)
 Label = tuple[str, str]
+#: The time of a host in which no op runs on any of its threads.
+BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 
 @dataclass(frozen=True)

@@ -98,9 +98,7 @@ open_ = click.option(
 def formats(*names: str, help: str) -> Callable[[_Command], _Command]:
     """Return the option ``--format`` with these choices; the first is the default."""
     choice = click.Choice(names)
-    return click.option(
-        "--format", "format_", type=choice, default=names[0], show_default=True, help=help
-    )
+    return click.option("--format", "format_", type=choice, default=names[0], help=help)
 
 
 format_ = formats("table", "json", "csv", help="Output format; JSON and CSV hold all rows.")

@@ -30,7 +30,7 @@ from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
 from lstmprof.diagnose.remedies import Advice, remedies
-from lstmprof.diagnose.remedies.cells import LAYER_IN_ONE_OP
+from lstmprof.diagnose.remedies.cells import layer_in_one_op
 from lstmprof.diagnose.roofline import Roofline, roofline_of
 from lstmprof.diagnose.step_profile import StepProfile, labels, step_profile_of
 from lstmprof.diagnose.verdict import Verdict, sentences, verdict_of
@@ -393,11 +393,11 @@ def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Ad
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     """Return whether ``other`` does what ``advice`` says to change in ``slow``.
 
-    For runs that are not captures, only the advice ``LAYER_IN_ONE_OP`` is checked.
+    For runs that are not captures, only the advice ``layer_in_one_op`` is checked.
     """
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
-    if other.framework != slow.framework or advice.name != LAYER_IN_ONE_OP.name:
+    if other.framework != slow.framework or advice.name != layer_in_one_op.name:
         return False
     for size in ("time_steps", "batch", "inputs", "hidden"):
         here, there = ({row.get(size) for row in p.rows("layers")} for p in (other, slow))

@@ -32,7 +32,6 @@ from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
     Batch,
-    CudaEvents,
     constant,
     gathered,
     launch_configs,
@@ -325,7 +324,13 @@ def _profile(path: Path | str, database: Database) -> Profile:
     gpus = _numbered(processes)
     numbers = {gpu.index: number for number, gpu in enumerate(gpus)}
     parts = [Events(process, numbers) for process in processes]
-    recorded = _events(parts)
+    recorded = gathered(
+        busy=itertools.chain.from_iterable(part.activities() for part in parts),
+        calls=itertools.chain.from_iterable(part.regions() for part in parts),
+        ranges=(),
+        others=(),
+        last_times=tuple,
+    )
     left_out = recorded.untimed + sum(part.left_out for part in parts)
     notes = tuple(rocprofv3.notes(left_out))
     if recorded.origin_ns is None or recorded.columns is None:
@@ -340,16 +345,6 @@ def _profile(path: Path | str, database: Database) -> Profile:
         device_facts={number: gpu.facts for number, gpu in enumerate(gpus) if gpu.facts},
         accelerators=tuple(dict.fromkeys(names.values())),
         notes=notes,
-    )
-
-
-def _events(parts: Sequence[Events]) -> CudaEvents:
-    return gathered(
-        busy=itertools.chain.from_iterable(part.activities() for part in parts),
-        calls=itertools.chain.from_iterable(part.regions() for part in parts),
-        ranges=(),
-        others=(),
-        last_times=tuple,
     )
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lstmprof.breakdown import CLEAN, PROFILED
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.breakdown.tables.ranks import in_common
+from lstmprof.breakdown.tables.collectives import RankDevice, in_common
 from lstmprof.breakdown.versions import by_version
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import waterfall
@@ -272,15 +272,13 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
 #: Most ranks and devices of a run that are drawn, and most columns of their heat maps.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
-_RankDevice = tuple[int | None, int | None]
-
 
 def several(runs: Iterable[RunReport]) -> list[RunReport]:
     """Return the ``runs`` that ran on several ranks or devices."""
     return [run for run in runs if len(_rank_devices(run)) > 1]
 
 
-def _rank_devices(run: RunReport) -> list[_RankDevice]:
+def _rank_devices(run: RunReport) -> list[RankDevice]:
     lanes = run.breakdown.steps(profiled=True)
     return sorted(
         ((lane.rank, lane.device) for lane in lanes),
@@ -288,7 +286,7 @@ def _rank_devices(run: RunReport) -> list[_RankDevice]:
     )
 
 
-def _drawn(run: RunReport) -> dict[_RankDevice, str]:
+def _drawn(run: RunReport) -> dict[RankDevice, str]:
     """Return (rank, device) -> name, for the ranks and devices of ``run`` that are drawn."""
     return {
         rank_device: lane_words(*rank_device) for rank_device in _rank_devices(run)[:MOST_LANES]
@@ -379,7 +377,7 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
     return rows
 
 
-def _work_of_steps(run: RunReport, lanes: Mapping[_RankDevice, str]) -> Counter[tuple[str, int]]:
+def _work_of_steps(run: RunReport, lanes: Mapping[RankDevice, str]) -> Counter[tuple[str, int]]:
     """Return (name of lane, marked step) -> busy time in ns without collectives, for ``lanes``."""
     work: Counter[tuple[str, int]] = Counter()
     for row in run.breakdown.ledger.to_pylist():

@@ -19,7 +19,7 @@ from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import causes, wait_of
 from lstmprof.diagnose.remedies import TABLE as CATALOGUE
-from lstmprof.diagnose.remedies.launching import LARGER_BATCH
+from lstmprof.diagnose.remedies.launching import larger_batch
 from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.cache import open_runs
@@ -225,7 +225,7 @@ def test_nouns_count_what_they_name() -> None:
 
 def test_one_long_gap_is_no_small_batch() -> None:
     fixes = of("more/kineto/tl-sglang-decode.json.gz")[1].verdict.fixes
-    assert LARGER_BATCH.name not in {fix.name for fix in fixes}
+    assert larger_batch.name not in {fix.name for fix in fixes}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lstmprof.diagnose.gate.limits import limits
-from lstmprof.diagnose.gate.verdict import EXIT_STATUS
+from lstmprof.diagnose.gate import EXIT_STATUS, limits
 
 TEXT = (Path(__file__).parents[2] / "docs" / "gate.md").read_text(encoding="utf-8")
 

@@ -50,12 +50,11 @@ class StepRows:
         self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
         self.host = self.rows[self.thread[self.rows] >= 0]
         activities = self.rows[self.runs_on_device[self.rows]]
-        order = np.lexsort((self.correlation[activities], *self._at(activities)))
+        order = np.lexsort(
+            (self.correlation[activities], self.end_ns[activities], self.start_ns[activities])
+        )
         self.activities = activities[order]
         self.blocks = self._blocking_copies()
-
-    def _at(self, rows: Ints) -> tuple[Ints, Ints]:
-        return self.end_ns[rows], self.start_ns[rows]
 
     def calls(self, *wanted: str) -> Ints:
         """Return the step's runtime calls with one of ``wanted`` in the name, sorted by start."""

@@ -16,6 +16,7 @@ from lstmprof import names
 from lstmprof.breakdown import ledger
 from lstmprof.breakdown.tables import (
     casts,
+    collectives,
     critical_path,
     kernels,
     launches,
@@ -304,16 +305,16 @@ _ALL = (
     TableKind(
         "collectives",
         "time of each rank in each collective, its wait for the last rank, and the bandwidth",
-        ranks.COLLECTIVE_COLUMNS,
+        collectives.COLUMNS,
         (),
         (
             *("rank", "device", "step", "collective", "operation", "bytes", "dur_ns", "waits_ns"),
             *("last_rank", "exposed_ns", "algorithm_bytes_per_s", "bus_bytes_per_s", "name"),
         ),
-        make=lambda source, reads: ranks.collectives(
+        make=lambda source, reads: collectives.collectives(
             source.packed(reads), source.windows, source.info
         ),
-        reads=ranks.COLLECTIVE_READS,
+        reads=collectives.READS,
     ),
     TableKind(
         "ranks",
@@ -329,7 +330,7 @@ _ALL = (
             source.table("ledger"), source.table("collectives"), source.windows
         ),
         joined=("ledger", "collectives"),
-        reads=tuple(dict.fromkeys((*ledger.READS, *ranks.COLLECTIVE_READS))),
+        reads=tuple(dict.fromkeys((*ledger.READS, *collectives.READS))),
     ),
     TableKind(
         "critical_path",

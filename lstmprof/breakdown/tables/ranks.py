@@ -1,23 +1,9 @@
-"""The tables of collectives and of ranks: how long each rank was in a collective, and waited there.
-
-::
-
-    rank 0   |==== waits ====|== communicates ==|
-    rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
-
-A collective ends on all its ranks at once, so its shortest kernel belongs to the last rank to
-arrive. Only lengths are compared, because the clocks of ranks differ. Kernels form a collective if
-all ranks (of their process group) have equally many of this name in a step on that stream; to check
-this, their ends are compared after aligning the clocks (``skew_ns``). Bandwidths are those of
-NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
-"""
+"""The table of ranks: busy time, waits, lateness in collectives, and imbalance of each rank."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -25,336 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
-from lstmprof.events import launch_config
+from lstmprof.breakdown.tables.collectives import RankDevice, compared_steps, in_common, rank_device
 from lstmprof.events.annotate.steps import Window, bounds_of
-from lstmprof.events.groups import Groups, numbered
-from lstmprof.events.intervals import Covered, Flags, Ints
-from lstmprof.events.launch_config import (
-    OPERATIONS,
-    element_bytes,
-    operation_of,
-    recorded_inputs,
-)
-from lstmprof.events.narrow import Packed
-from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
-from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.runs.metadata import RunInfo
-
-_UNSHARED = (
-    "the collective was launched outside steps, the ranks have different numbers of collectives, "
-    "or there is no other rank"
-)
-COLLECTIVE_COLUMNS = (
-    RANK,
-    DEVICE,
-    STEP,
-    Column.integer("stream", "number of the device's stream", "the profile does not record it"),
-    Column.text("name", "name of the kernel"),
-    Column.text(
-        "operation",
-        "operation: " + ", ".join(OPERATIONS),
-        "neither the kernel's name nor the range around its launch shows it",
-    ),
-    Column.integer(
-        "bytes",
-        "size of the message, as nccl-tests counts it: what a rank sends or what it receives, "
-        "whichever is larger",
-        "the profile does not record the size of the message (PyTorch: record_shapes=True)",
-    ),
-    Column.integer(
-        "group_size",
-        "number of ranks of the process group",
-        "the profile does not record it, or the job has groups of several sizes",
-    ),
-    Column.text(
-        "process_group",
-        "process group: its name in PyTorch, with its description if it has one",
-        "the profile does not record it (PyTorch 2.4 and later do)",
-    ),
-    Column.integer(
-        "collective", "number of the collective, the same on all of its ranks", _UNSHARED
-    ),
-    Column.integer("start_ns", "start of the kernel, by the clock of its rank"),
-    Column.integer("dur_ns", "duration of the kernel"),
-    Column.integer(
-        "overlapped_ns", "part of dur_ns in which a computing kernel also ran on the device"
-    ),
-    Column.integer(
-        "exposed_ns",
-        "time of the collective in which its device computes nothing: communication that no "
-        "computation hides",
-    ),
-    Column.integer(
-        "waits_ns",
-        "wait for the last rank: dur_ns minus the duration of the shortest kernel of the "
-        "collective",
-        _UNSHARED,
-    ),
-    Column.integer(
-        "last_rank",
-        "rank that arrived last: the rank of the shortest kernel",
-        f"{_UNSHARED}; or the profile names no rank",
-    ),
-    Column.integer("last_device", "device that arrived last", _UNSHARED),
-    Column.integer(
-        "skew_ns",
-        "time between the first and the last end of the collective over all ranks, after "
-        "aligning their clocks",
-        _UNSHARED,
-    ),
-    Column.real(
-        "algorithm_bytes_per_s",
-        "algorithm bandwidth: bytes / (dur_ns - waits_ns); if waits_ns is null, bytes / dur_ns, "
-        "which is a lower bound",
-        "bytes is null, or the kernel took no time",
-    ),
-    Column.real(
-        "bus_bytes_per_s",
-        "bus bandwidth: algorithm bandwidth times 2(n - 1)/n for all_reduce of n ranks, (n - 1)/n "
-        "for all_gather, reduce_scatter, all_to_all, gather and scatter, 1 for others",
-        "algorithm_bytes_per_s, operation or group_size is null",
-    ),
-)
-COLLECTIVE_SCHEMA = schema(COLLECTIVE_COLUMNS)
-
-
-@dataclass(frozen=True)
-class _Calls:
-    """The kernels of collectives, by start; ``device`` numbers pairs of rank and device from 0."""
-
-    row: Ints
-    in_step: Flags
-    device: Ints
-    devices: int
-    start_ns: Ints
-    end_ns: Ints
-
-
-#: Columns of the events that the table of collectives needs.
-COLLECTIVE_READS = (
-    *("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step", "category"),
-    *("event_id", "parent_id", "launch_id", "shapes", "dtypes", "launch_config"),
-)
-_PER_KERNEL = COLLECTIVE_READS[:9]
-#: Operation → how often each link carries (n - 1)/n of the message, for n ranks.
-_BUS = {"all_reduce": 2} | dict.fromkeys(
-    ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
-)
-
-
-def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Table:
-    """Return one row per collective and device that took part, by rank, device and time."""
-    kernels = np.flatnonzero(packed.is_kind("kernel"))
-    events = packed.table(_PER_KERNEL, kernels)
-    calls = _calls(events, windows)
-    messages = _messages(packed, kernels[calls.row], info)
-    groups = [message.process_group or "" for message in messages]
-    matches = _matches(calls, *_counterparts(events, calls, groups))
-    rank, device = (events.ints(c, UNKNOWN)[calls.row] for c in ("rank", "device"))
-    waits, last, skew, number = _waits(calls, matches)
-    unknown = number == NONE
-    dur = calls.end_ns - calls.start_ns
-    overlapped = _overlapped(events, calls)
-    seconds = ((dur - np.where(unknown, 0, waits)) / 1e9).tolist()
-    bandwidths = [
-        None if m.bytes is None or not s else m.bytes / s
-        for m, s in zip(messages, seconds, strict=True)
-    ]
-    bus = [None if b is None else m.bus(b) for m, b in zip(messages, bandwidths, strict=True)]
-    columns = [
-        *(
-            events.column(c).take(pa.array(calls.row)).cast(COLLECTIVE_SCHEMA.field(c).type)
-            for c in ("rank", "device", "step", "stream", "name")
-        ),
-        *(
-            pa.array([getattr(m, c) for m in messages], COLLECTIVE_SCHEMA.field(c).type)
-            for c in ("operation", "bytes", "group_size", "process_group")
-        ),
-        pa.array(number, mask=unknown),
-        pa.array(calls.start_ns),
-        pa.array(dur),
-        pa.array(overlapped),
-        pa.array(dur - overlapped),
-        pa.array(waits, mask=unknown),
-        *(pa.array(of[last], mask=unknown | (of[last] == UNKNOWN)) for of in (rank, device)),
-        pa.array(skew, mask=unknown),
-        pa.array(bandwidths, pa.float64()),
-        pa.array(bus, pa.float64()),
-    ]
-    order = np.lexsort((calls.start_ns, device, rank))
-    return pa.table(columns, schema=COLLECTIVE_SCHEMA).take(pa.array(order))
-
-
-@dataclass(frozen=True)
-class _Message:
-    """What a collective moves; a field is None if unknown."""
-
-    operation: str | None
-    bytes: int | None
-    group_size: int | None
-    process_group: str | None
-
-    def bus(self, bytes_per_s: float) -> float | None:
-        """Return the bus bandwidth for the algorithm bandwidth ``bytes_per_s``; None if unknown."""
-        if self.operation is None or self.group_size is None:
-            return None
-        times, ranks = _BUS.get(self.operation), self.group_size
-        return bytes_per_s if times is None else bytes_per_s * times * (ranks - 1) / ranks
-
-
-def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each of ``rows`` moves, by the kernel or by the range "nccl:…" around it.
-
-    If a range launches several kernels, it is unknown how much each moves.
-    """
-    if not len(rows):
-        return []
-    launch = packed.rows_named("launch_id")[rows]
-    around = np.where(launch == NONE, NONE, packed.rows_named("parent_id")[launch])
-    alone = Counter(around.tolist())
-    known = np.unique(around[around != NONE])
-    ranges = packed.table(("event_id", "name", "shapes", "dtypes"), known).to_pylist()
-    range_of = dict(zip(known.tolist(), ranges, strict=True))
-    group = group_size(info)
-    messages = []
-    kernels = packed.table(("event_id", "name", "launch_config"), rows).to_pylist()
-    for kernel, range_ in zip(kernels, around.tolist(), strict=True):
-        config = launch_config.read(kernel["launch_config"] or "") or launch_config.LaunchConfig()
-        inputs = range_of.get(range_, {})
-        is_recorded = str(inputs.get("name")).startswith("nccl:")
-        operation = config.operation or (operation_of(inputs["name"]) if is_recorded else None)
-        operation = operation or operation_of(kernel["name"])
-        ranks = config.group_size or group
-        moved = config.message_bytes
-        if moved is None and is_recorded and alone[range_] == 1:
-            moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
-            if operation == "all_gather" and moved is not None:
-                moved = None if ranks is None else moved * ranks
-        messages.append(_Message(operation, moved, ranks, config.process_group))
-    return messages
-
-
-def _input_bytes(shapes: str, dtypes: str) -> int | None:
-    """Return the size in bytes of the tensors that were recorded; None if one is unknown."""
-    each = [element_bytes(dtype) for dtype in recorded_inputs(dtypes)]
-    sizes = [s for s in recorded_inputs(shapes) if isinstance(s, list)]
-    whole = all(isinstance(n, int) and n >= 0 for size in sizes for n in size)
-    if not each or len(each) != len(sizes) or not whole or None in each:
-        return None
-    moved = sum(math.prod(size) * (n or 0) for size, n in zip(sizes, each, strict=True))
-    return moved if moved < 2**63 else None
-
-
-def rank_records(info: RunInfo) -> list[dict[str, Any]]:
-    """Return what the profile of each rank records about the rank."""
-    metadata = info.profile_metadata or {}
-    by_rank = metadata.get("ranks")
-    records = list(by_rank.values()) if isinstance(by_rank, dict) else [metadata]
-    return [record for record in records if isinstance(record, dict)]
-
-
-def group_sizes(info: RunInfo) -> set[int]:
-    """Return the sizes of the job's process groups of two ranks or more."""
-    sizes = {size for record in rank_records(info) for size in record.get("group_sizes") or ()}
-    return {size for size in sizes if size > 1}
-
-
-def group_size(info: RunInfo) -> int | None:
-    """Return the number of ranks of every process group; None if they differ or are unknown."""
-    sizes = group_sizes(info)
-    return sizes.pop() if len(sizes) == 1 else None
-
-
-def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
-    rows = np.flatnonzero(events.is_kind("kernel") & events.is_one_of("category", "collective"))
-    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
-    marked = any(window.step is not None for window in windows)
-    in_step = (events.ints("step", UNKNOWN)[rows] != UNKNOWN) | (not marked)
-    device = numbered(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
-    devices = int(device.max(initial=-1)) + 1
-    return _Calls(rows, in_step, device, devices, events.start_ns[rows], events.end_ns[rows])
-
-
-def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return a code per call, equal for possible counterparts, and a code of its process group.
-
-    Counterparts have equal step, name, process group and position of the stream on the device.
-    """
-    stream = events.ints("stream", UNKNOWN)[calls.row]
-    position = np.zeros(len(stream), dtype=np.int64)
-    of_device = Groups(calls.device).members()
-    streams = [np.unique(stream[members]) for members in of_device]
-    if len({len(of) for of in streams}) == 1:
-        for members, of in zip(of_device, streams, strict=True):
-            position[members] = np.searchsorted(of, stream[members])
-    step = events.ints("step", UNKNOWN)[calls.row]
-    codes = {group: code for code, group in enumerate(dict.fromkeys(filter(None, groups)))}
-    group = np.array([codes.get(name, NONE) for name in groups], dtype=np.int64)
-    return numbered(step, position, group, events.texts("name")[0][calls.row]), group
-
-
-def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return per set of devices the calls that form collectives: an array (collective, device)."""
-    of_devices: dict[tuple[int, ...], list[Ints]] = {}
-    everywhere = np.arange(calls.devices)
-    devices_of = {
-        number: np.unique(calls.device[group == number]) for number in np.unique(group).tolist()
-    }
-    for members in Groups(alike).members():
-        members = members[calls.in_step[members]]
-        number = int(group[members[0]]) if len(members) else NONE
-        devices = everywhere if number == NONE else devices_of[number]
-        counts = np.bincount(calls.device[members], minlength=calls.devices)[devices]
-        if len(devices) > 1 and counts[0] and (counts == counts[0]).all():
-            by_device = members[np.argsort(calls.device[members], kind="stable")]
-            rows = by_device.reshape(len(devices), counts[0]).T
-            of_devices.setdefault(tuple(devices.tolist()), []).append(rows)
-    together = [np.concatenate(rows) for rows in of_devices.values()]
-    return [rows[np.argsort(rows[:, 0])] for rows in together]
-
-
-def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each call's wait, the call that came last, the skew, and the collective's number."""
-    waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
-    number = np.full(len(calls.row), NONE, dtype=np.int64)
-    numbers = 0
-    for match in matches:
-        dur = (calls.end_ns - calls.start_ns)[match]
-        shortest = dur.argmin(axis=1)[:, None]
-        waits[match] = dur - np.take_along_axis(dur, shortest, axis=1)
-        last[match] = np.take_along_axis(match, shortest, axis=1)
-        skew[match] = _skew(calls.end_ns[match])[:, None]
-        number[match] = numbers + np.arange(len(match))[:, None]
-        numbers += len(match)
-    return waits, last, skew, number
-
-
-def _skew(ends_ns: Ints) -> Ints:
-    """Return how far apart the ends (collective, device) are, after aligning the clocks."""
-    offset = ends_ns - ends_ns[:, :1]
-    left = offset - np.median(offset, axis=0).astype(np.int64)
-    return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
-
-
-def _overlapped(events: EventTable, calls: _Calls) -> Ints:
-    """Return for each call the time in which its device also ran other kernels."""
-    computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
-    computing = np.flatnonzero(computes)
-    rows = np.concatenate([calls.row, computing])  # so a device's calls come before other kernels
-    of_device = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
-    overlapped = np.zeros(len(calls.row), dtype=np.int64)
-    for members in of_device.members():
-        own = members[: np.searchsorted(members, len(calls.row))]
-        if len(own):
-            at = rows[members[len(own) :]]
-            busy = Covered(events.start_ns[at], events.end_ns[at])
-            overlapped[own] = busy.within(calls.start_ns[own], calls.end_ns[own])
-    return overlapped
-
-
-#: If kernels of several ranks end further apart than this share of their longest wait, they are not
-#: one collective.
-MOST_SKEW_SHARE = 0.5
+from lstmprof.events.intervals import Covered
+from lstmprof.events.schema import DEVICE, RANK, Column, schema
 
 _ALONE = (
     "the rank shares no collective with another rank, or the ranks' clocks disagree (see the table "
@@ -410,9 +70,7 @@ COLUMNS = (
 )
 SCHEMA = schema(COLUMNS)
 
-_RankDevice = tuple[int | None, int | None]
-_rank_device: Callable[[Mapping[str, Any]], _RankDevice] = itemgetter("rank", "device")
-_last_rank_device: Callable[[Mapping[str, Any]], _RankDevice] = itemgetter(
+_last_rank_device: Callable[[Mapping[str, Any]], RankDevice] = itemgetter(
     "last_rank", "last_device"
 )
 _Rows = Sequence[dict[str, Any]]
@@ -422,23 +80,23 @@ _Member = TypeVar("_Member")
 
 def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
     """Return one row per rank and device, from the ledger and the collectives; ``SCHEMA``."""
-    spent: dict[_RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
+    spent: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
     calls = collectives.to_pylist()
-    of_rank, of_device = _by(windows, lambda window: window.rank), _by(calls, _rank_device)
+    of_rank, of_device = _by(windows, lambda window: window.rank), _by(calls, rank_device)
     rows = [
-        _times(rank_device, parts, of_rank[rank_device[0]], of_device.get(rank_device, []))
-        for rank_device, parts in spent.items()
+        _times(lane, parts, of_rank[lane[0]], of_device.get(lane, []))
+        for lane, parts in spent.items()
     ]
     mean = sum(row["work_ns"] for row in rows) / max(len(rows), 1)
     arrivals = in_common(calls)
     steps = compared_steps(calls, arrivals, windows)
-    own, late = _by(arrivals, _rank_device), _by(arrivals, _last_rank_device)
+    own, late = _by(arrivals, rank_device), _by(arrivals, _last_rank_device)
     for row in rows:
         row["imbalance_share"] = row["work_ns"] / mean - 1 if len(rows) > 1 and mean else None
-        rank_device = _rank_device(row)
-        row |= _lateness(own.get(rank_device, []), late.get(rank_device, []), len(own) - 1, steps)
+        lane = rank_device(row)
+        row |= _lateness(own.get(lane, []), late.get(lane, []), len(own) - 1, steps)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -451,7 +109,7 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
 
 
 def _times(
-    rank_device: _RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
+    lane: RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
     """Return the times of a rank and device in its steps; ``calls`` are its collectives."""
     lengths = [window.end_ns - window.start_ns for window in own]
@@ -461,13 +119,13 @@ def _times(
     communicates = _collective_ns(own, calls)
     steps = len(own)
     return {
-        "rank": rank_device[0],
-        "device": rank_device[1],
+        "rank": lane[0],
+        "device": lane[1],
         "steps": steps,
         "step_ns": sum(lengths) / steps,
         "longest_step_ns": max(lengths),
         "busy_ns": busy / steps,
-        "waits_for_host_ns": None if rank_device[1] is None else waits_for_host_ns(idle) / steps,
+        "waits_for_host_ns": None if lane[1] is None else waits_for_host_ns(idle) / steps,
         "work_ns": (busy - exposed) / steps,
         "collective_ns": communicates / steps,
         "exposed_ns": exposed / steps,
@@ -482,46 +140,6 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
     return int(Covered(start, start + length).within(*bounds_of(windows)).sum())
 
 
-def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the rows of ``calls`` that belong to collectives of all ranks.
-
-    ``calls`` are rows of the table of collectives. The kernels of a returned collective also end
-    together: ``skew_ns`` is at most ``least_skew_ns``, or at most half of the collective's longest
-    wait or of the mean wait. If most of the waits are in collectives whose kernels do not end
-    together, the ranks communicate in groups, and the result is empty.
-    """
-    of_number = Counter(row["collective"] for row in calls if row["collective"] is not None)
-    devices = len({_rank_device(row) for row in calls})
-    longest: Counter[int] = Counter()
-    for row in calls:
-        if of_number[number := row["collective"]] == devices:
-            longest[number] = max(longest[number], row["waits_ns"])
-    mean_ns = longest.total() / max(len(longest), 1)
-    agree = [
-        row
-        for row in calls
-        if (number := row["collective"]) in longest
-        and row["skew_ns"] <= max(least_skew_ns, MOST_SKEW_SHARE * max(longest[number], mean_ns))
-    ]
-    agreed_ns = sum(longest[number] for number in {row["collective"] for row in agree})
-    return agree if 2 * agreed_ns >= longest.total() else []
-
-
-def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> int:
-    """Return the number of steps in which the waits for other ranks are known.
-
-    These are the steps that all communicating ranks have, except steps in which none of the
-    collectives (``calls``) is in ``compared``, the collectives matched across ranks.
-    """
-    steps: dict[int | None, set[int | None]] = defaultdict(set)
-    for window in windows:
-        steps[window.rank].add(window.step)
-    ranks = {row["rank"] for row in calls}
-    common = set.intersection(*(steps[rank] for rank in ranks)) if ranks else set()
-    blind = {row["step"] for row in calls} - {row["step"] for row in compared}
-    return len(common - blind)
-
-
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
     """Return the columns about waits and lateness of one rank and device.
 
@@ -530,7 +148,7 @@ def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)
-    waits: Counter[_RankDevice] = Counter()
+    waits: Counter[RankDevice] = Counter()
     for row in own:
         waits[_last_rank_device(row)] += row["waits_ns"]
     longest, waited_ns = max(waits.items(), key=lambda item: item[1])

@@ -44,7 +44,7 @@ class TorchRanges:
         self._thread: Optional[int] = None
         # torch.compile traces the hooks, too; they must do nothing while it compiles
         compiler = getattr(torch, "compiler", None)
-        self._is_compiling = getattr(compiler, "is_compiling", _never)
+        self._is_compiling = getattr(compiler, "is_compiling", lambda: False)
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
@@ -149,7 +149,3 @@ class _ModuleCall:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-
-
-def _never() -> bool:
-    return False

@@ -172,7 +172,8 @@ class Job:
             arguments=arguments,
             python=python[0],
         )
-        return [*python, _main(), _written(request)]
+        main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "main.py")
+        return [*python, main, _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
         """Return the command of a multiprocessing process, changed so that it is measured."""
@@ -219,10 +220,6 @@ def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[st
             return words[:place], False, word, words[place + 1 :]
         place += 2 if word in _WITH_VALUE else 1
     return None
-
-
-def _main() -> str:
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "main.py")
 
 
 def _written(request: ScriptRequest) -> str:

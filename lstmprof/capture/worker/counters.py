@@ -155,11 +155,8 @@ def _explained(fault: OSError) -> str:
     if fault.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
         return "the CPU has no such counters here, as in most virtual machines"
     if fault.errno in (errno.EACCES, errno.EPERM):
-        return "the kernel forbids it (perf_event_paranoid is {})".format(_paranoid())
+        paranoid = (host.text_of(PARANOID) or "unknown").strip()
+        return "the kernel forbids it (perf_event_paranoid is {})".format(paranoid)
     if fault.errno == errno.ENOSYS:
         return "this system has no perf_event_open"
     return "perf_event_open failed: {}".format(os.strerror(fault.errno or 0))
-
-
-def _paranoid() -> str:
-    return (host.text_of(PARANOID) or "unknown").strip()

@@ -51,7 +51,6 @@ _LANES_EACH = 2
     "--steps",
     type=click.Choice(STEPS),
     default=STEPS[0],
-    show_default=True,
     help="Steps to report: the clean step, or the mean of the profiled steps. --table ledger "
     "always reports the profiled steps.",
 )

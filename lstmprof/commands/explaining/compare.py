@@ -12,7 +12,7 @@ from lstmprof.names import FAIL_IF
 from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
-    from lstmprof.diagnose.gate.verdict import Gate
+    from lstmprof.diagnose.gate import Gate
 
 
 @click.command(name="compare")
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     "--fail-if",
     "fail_if",
     default=FAIL_IF,
-    show_default=True,
     metavar="CONDITION",
     help="compare fails if this is true: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
     "several of these joined by 'or'.",
@@ -71,8 +70,7 @@ def command(
         return _save(paths, baseline, force=force)
     if len(paths) != 2:
         raise UsageError(f"expected two paths, got {len(paths)}", "give BASE and NEW")
-    from lstmprof.diagnose.gate.limits import limits
-    from lstmprof.diagnose.gate.verdict import gate
+    from lstmprof.diagnose.gate import gate, limits
     from lstmprof.runs.cache import resolve_baseline
 
     conditions = limits(fail_if)

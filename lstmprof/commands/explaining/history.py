@@ -23,7 +23,6 @@ BY = ("date", "label")
     "--by",
     type=click.Choice(BY),
     default=BY[0],
-    show_default=True,
     help="First column: the date or the label of each run. Rows are always in order of date.",
 )
 @options.format_

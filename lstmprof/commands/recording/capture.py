@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import itertools
 import shlex
 from collections.abc import Callable, Sequence
@@ -101,7 +102,6 @@ _RUN_OPTIONS = (
         "--iterations",
         type=click.IntRange(1),
         default=CaptureRequest.iterations,
-        show_default=True,
         metavar="N",
         help="Timed iterations of all rounds together. If several captures take turns, number of "
         "turns, each at least 20 ms long.",
@@ -131,13 +131,11 @@ _RUN_OPTIONS = (
         "--profiler",
         type=click.Choice(PROFILERS),
         default=CaptureRequest.profiler,
-        show_default=True,
         help="Profiler: the framework's own, or Nsight Systems.",
     ),
     click.option(
         "--device",
         default=CaptureRequest.device,
-        show_default=True,
         metavar="NAME",
         shell_complete=completion.devices,
         help="Device: auto, cpu, cuda or cuda:N.",
@@ -146,7 +144,6 @@ _RUN_OPTIONS = (
         "--mode",
         type=click.Choice(MODES),
         default=CaptureRequest.mode,
-        show_default=True,
         help="Run training steps, or inference.",
     ),
     click.option(
@@ -171,7 +168,6 @@ _RUN_OPTIONS = (
     click.option(
         "--onednn/--no-onednn",
         default=CaptureRequest.onednn,
-        show_default=True,
         help="Use oneDNN kernels, or only the framework's own (torch, TensorFlow).",
     ),
     click.option(
@@ -206,7 +202,6 @@ _RUN_OPTIONS = (
     click.option(
         "--peaks/--no-peaks",
         default=CaptureRequest.peaks,
-        show_default=True,
         help="Measure the device's peak matmul and copy rates for the roofline (about 1 s).",
     ),
     click.option(
@@ -219,13 +214,13 @@ _RUN_OPTIONS = (
         "sampler_s",
         type=click.FloatRange(0, min_open=True),
         default=CaptureRequest.sampler_s,
-        show_default=True,
         metavar="SECONDS",
         help="Sampling time in all rounds together.",
     ),
     click.option(
         "--label",
         default=CaptureRequest.label,
+        show_default=False,
         metavar="WORD",
         help="Word to append to the run's name, such as what you changed.",
     ),
@@ -233,7 +228,6 @@ _RUN_OPTIONS = (
         "--seed",
         type=int,
         default=CaptureRequest.seed,
-        show_default=True,
         metavar="N",
         help="Seed of the random weights and data.",
     ),
@@ -242,7 +236,6 @@ _RUN_OPTIONS = (
         "timeout_s",
         type=click.FloatRange(0, min_open=True),
         default=CaptureRequest.timeout_s,
-        show_default=True,
         metavar="SECONDS",
         help="Stop a process that runs an implementation after this time.",
     ),
@@ -251,13 +244,7 @@ _RUN_OPTIONS = (
 
 def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     """Return a decorator that adds ``options`` to a click command, in this order."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
 
 
 @click.command(name="capture")
@@ -276,7 +263,6 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     "workload_names",
     multiple=True,
     default=(NAMED[0].name,),
-    show_default=True,
     metavar="NAME",
     shell_complete=completion.workloads,
     help="Network and data ('lstmprof list workloads' shows all), or a pattern; repeat for more. "
@@ -289,7 +275,6 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     "precisions",
     multiple=True,
     default=(CaptureRequest.precision,),
-    show_default=True,
     metavar="NAME",
     shell_complete=completion.precisions,
     help=f"Arithmetic precision: {', '.join(PRECISIONS)}; repeat for more.",
@@ -312,7 +297,6 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     "--out",
     type=click.Path(path_type=Path),
     default=Path(TRACES),
-    show_default=True,
     metavar="FOLDER",
     help="Folder for the runs.",
 )

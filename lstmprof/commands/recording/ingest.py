@@ -28,7 +28,6 @@ _MOST_KEPT = 8
 @click.option(
     "--out",
     default=options.TRACES,
-    show_default=True,
     metavar="FOLDER|URL",
     help="Folder for the runs, or its URL (s3, gs, hdfs …).",
 )

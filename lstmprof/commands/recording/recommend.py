@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     "impls",
     multiple=True,
     default=("*",),
+    show_default=False,
     metavar="NAME",
     shell_complete=completion.implementations,
     help="Implementation, a pattern, or your own file; repeat for more.  [default: all]",

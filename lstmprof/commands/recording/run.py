@@ -63,7 +63,6 @@ def _is_launcher(word: str) -> bool:
     "--steps",
     type=click.IntRange(min=1),
     default=_DEFAULT.steps,
-    show_default=True,
     metavar="N",
     help="Steps to profile (10 are enough for a clean step).",
 )
@@ -71,7 +70,6 @@ def _is_launcher(word: str) -> bool:
     "--timed",
     type=click.IntRange(min=1),
     default=_DEFAULT.timed,
-    show_default=True,
     metavar="N",
     help="Steps to time without a profiler, half before and half after the profiled steps.",
 )
@@ -79,7 +77,6 @@ def _is_launcher(word: str) -> bool:
     "--warmup",
     type=click.IntRange(min=0),
     default=_DEFAULT.warmup,
-    show_default=True,
     metavar="N",
     help="Steps to skip at the start.",
 )
@@ -97,19 +94,15 @@ def _is_launcher(word: str) -> bool:
     "--then",
     type=click.Choice(THEN),
     default=GO_ON,
-    show_default=True,
     help="What the script does after the measurement: go on to its end, or stop.",
 )
 @click.option(
     "--profiler",
     type=click.Choice(PROFILERS),
     default=FRAMEWORKS_OWN,
-    show_default=True,
     help="Profiler: the framework's own, or Nsight Systems.",
 )
-@click.option(
-    "--out", default=options.TRACES, show_default=True, metavar="FOLDER", help="Folder for the run."
-)
+@click.option("--out", default=options.TRACES, metavar="FOLDER", help="Folder for the run.")
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: the script's name]")
 @click.option("--force", is_flag=True, help="Overwrite a run of the same name.")
 @click.option(

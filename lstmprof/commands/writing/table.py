@@ -21,14 +21,12 @@ from lstmprof.numbers import listed
 @click.option(
     "--columns",
     default="workload",
-    show_default=True,
     metavar="NAMES",
     help="Settings that make a column; the same names.",
 )
 @click.option(
     "--value",
     default="step ± interval, slowdown",
-    show_default=True,
     metavar="NAMES",
     help="Values in a cell, separated by commas. Of the clean step: step, step ± interval (or +-). "
     "Of the timed iterations: median, mean ± std. Also: slowdown, samples/s, first step.",

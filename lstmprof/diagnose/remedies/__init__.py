@@ -5,9 +5,9 @@
     starting  keras  cells  scans  layers  sequences  launching  waiting  feeding  work  modes
         ─▶ TABLE ─▶ remedies
 
-A row is advised if the profile shows its condition, the row is for the profile's framework, and its
-fix saves enough time. If two runs of one implementation are compared, advice that the fast run
-would get as well is omitted.
+The fix of a row is advised if the profile shows the row's condition, the row is for the profile's
+framework, and the fix saves enough time. If two runs of one implementation are compared, advice
+that the fast run would also get on its own is omitted.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from lstmprof.numbers import in_prose, milliseconds
 
 #: Largest number of fixes for one finding.
 MOST = 3
-#: A fix is not advised if it saves a smaller share of the step, or of the difference between two
-#: runs.
+#: A fix is not advised if it saves a smaller share of the step than this. If two runs are compared,
+#: the share is of the difference between their steps.
 WORTH = 0.05
 
-#: Framework → how the addresses of its makers' pages begin.
+#: Framework → the beginnings of addresses of pages by the framework's makers.
 _SITES = {
     "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
     "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
@@ -49,90 +49,90 @@ _SITES = {
 
 #: All causes. The first ``MOST`` rows that match a finding are advised.
 TABLE: tuple[Remedy, ...] = (
-    starting.PROFILE_LATER,
-    starting.WARM_MIOPEN,
-    starting.CAPTURE_ONCE,
-    starting.TRACE_ONCE,
-    starting.KEEP_IT_COMPILED,
-    waiting.EVEN_OUT_THE_RANKS,
-    waiting.GROUP_BY_LENGTH,
-    modes.NO_ANOMALY_MODE,
-    modes.NO_DEBUGGING,
-    modes.DETACH_THE_STATE,
-    sequences.PAD,
-    sequences.BATCH_SEQUENCES,
-    cells.WHOLE_SEQUENCE,
-    sequences.FLOAT32,
-    sequences.FLOAT32_NOT_BFLOAT16,
-    sequences.PROJECT_AFTERWARDS,
-    sequences.LSTM_ON_CPU,
-    modes.FLUSH_DENORMALS,
-    modes.NO_GRADIENT_HOOKS,
-    modes.COMPUTE_ONCE,
-    modes.NO_TORCHSCRIPT,
-    starting.JIT_THE_WHOLE,
-    starting.IN_ONE_FUNCTION,
-    keras.KERAS_ON_CUDNN,
-    cells.FUSE_THE_CELL,
-    keras.PAD_AT_THE_END,
-    keras.KERAS_OUT_OF_ITS_LOOP,
-    keras.UPGRADE_KERAS,
-    scans.CUDNN_FOR_JAX,
-    cells.LOOP_WITHOUT_THE_HOST,
-    cells.PARALLEL_FORM,
-    cells.VALUES_IN_LOOP,
-    cells.LAYER_OUTSIDE_COMPILED_CODE,
-    cells.LAYER_IN_ONE_OP,
-    cells.INPUTS_AT_ONCE,
-    scans.GATES_TOGETHER,
-    scans.UNROLL_THE_LOOP,
-    scans.WHOLE_SCAN,
-    work.DO_IT_ONCE,
-    sequences.UNBIND,
-    sequences.SLICE_AT_ONCE,
-    layers.BFLOAT16_ON_CUDNN,
-    layers.CAST_WEIGHTS_ONCE,
-    layers.FLATTEN_PARAMETERS,
-    layers.FLATTEN_ONCE,
-    sequences.TIME_FIRST,
-    layers.PERSISTENT_KERNELS,
-    layers.MIOPEN_LAYER,
-    waiting.ASK_FOR_NO_VALUE,
-    launching.CUDA_GRAPH,
-    launching.XLA,
-    cells.FUSED_CELL,
-    launching.TORCH_COMPILE,
-    work.SPARSE_GRADIENT,
-    launching.FUSED_OPTIMIZER,
-    launching.FUSE_ELEMENTWISE,
-    waiting.COMPUTE_ON_THE_DEVICE,
-    waiting.ASK_FOR_NO_SIZE,
-    waiting.SYNCHRONISE_ONCE,
-    waiting.PIN_MEMORY,
-    waiting.KEEP_ON_THE_GPU,
-    work.NO_TENSOR_CORES,
-    work.MULTIPLES_OF_8,
-    work.CAST_ONCE,
-    work.KEEP_ONE_TYPE,
-    work.CHANNELS_LAST,
-    work.KEEP_THE_LAYOUT,
-    feeding.WORKERS,
-    feeding.PREFETCH,
-    feeding.INPUT_BESIDE,
-    waiting.EVENT_SOONER,
-    waiting.LAUNCH_AHEAD,
-    waiting.WAIT_BESIDE_THE_STEP,
-    waiting.LOOK_INSIDE,
-    waiting.RECORD_FRAMES,
-    work.TF32,
-    work.CUDNN_CTC,
-    waiting.ALLOCATE_ONCE,
-    waiting.OVERLAP_COMMUNICATION,
-    modes.LEAVE_UNFILLED,
-    launching.LARGER_BATCH,
-    launching.FILL_THE_DEVICE,
-    modes.AS_MANY_THREADS,
-    modes.FASTER_SETTINGS,
+    starting.starts,
+    starting.miopen_compiles,
+    starting.captures,
+    starting.retraces,
+    starting.gave_up,
+    waiting.late_rank,
+    waiting.late_in_turn,
+    modes.anomaly_mode,
+    modes.debugging,
+    modes.undetached,
+    sequences.packed_on_cpu,
+    sequences.one_by_one,
+    cells.one_time_step_per_call,
+    sequences.in_float64,
+    sequences.in_bfloat16,
+    sequences.projected,
+    sequences.no_lstm,
+    modes.denormals,
+    modes.gradient_hooks,
+    modes.recomputed,
+    modes.scripted_backward,
+    starting.jitted_whole,
+    starting.outside_of_a_function,
+    keras.keras_without_cudnn,
+    cells.variant_cell,
+    keras.masked,
+    keras.standard_loop,
+    keras.own_loop,
+    scans.scanned_layer,
+    cells.loop_asks_host,
+    cells.reference_form,
+    cells.values_in_loop,
+    cells.unrolled_layer,
+    cells.layer_in_one_op,
+    cells.input_matmuls,
+    scans.gates_apart,
+    scans.small_loop,
+    scans.scan_of_pytensor,
+    work.repeated,
+    sequences.indexed_time_steps,
+    sequences.slices,
+    layers.in_bfloat16_off_cudnn,
+    layers.weights_cast,
+    layers.weights_apart,
+    layers.flattened_each_step,
+    sequences.relaid_input,
+    layers.persistent_kernels,
+    layers.layer_on_miopen,
+    waiting.values_read,
+    launching.cuda_graph,
+    launching.xla,
+    cells.separate_gates,
+    launching.compiled_step,
+    work.dense_table,
+    launching.fused_optimizer,
+    launching.unfused,
+    waiting.computed_on_cpu,
+    waiting.sizes_read,
+    waiting.device_synchronised,
+    waiting.pageable_copies,
+    waiting.transfers,
+    work.no_tensor_cores,
+    work.odd_sizes,
+    work.casts_each_time_step,
+    work.casts,
+    work.channels_last,
+    work.relaid_by_choice,
+    feeding.loader,
+    feeding.dataset,
+    feeding.own_input,
+    waiting.queued_work,
+    waiting.run_dry,
+    waiting.script_waits,
+    waiting.waits_for_python,
+    waiting.hidden_python,
+    work.tf32,
+    work.native_ctc,
+    waiting.allocations,
+    waiting.collectives,
+    modes.filled_memory,
+    launching.larger_batch,
+    launching.fill_the_device,
+    modes.crowded,
+    modes.faster_settings,
 )
 
 
@@ -142,8 +142,8 @@ class Advice:
 
     ``cause`` is what makes the step slow. ``seen`` is the evidence in the profile; it may be empty.
     ``fix`` is what to change. ``condition`` is what a profile must show for this advice. ``source``
-    is the address of a page that explains it. ``framework`` is None if the fix works in every
-    framework.
+    is the address of a page that explains the cause or the fix. ``framework`` is None if the fix
+    works in every framework.
 
     ``saves_ns`` is the time per step that the fix saves, in ns; it is None if unknown. If
     ``at_most`` it is an upper limit, because a device may wait for other work instead. On a CPU it
@@ -153,8 +153,9 @@ class Advice:
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
     fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
-    this one and has the fix, ``measured_ns`` is the step of that run, and ``gain_ns`` is how much
-    shorter that step is than this run's. These are None if there is no such run.
+    this run and has the fix. ``measured_ns`` is the length of that run's step, and ``gain_ns`` is
+    how much shorter that step is than the step of this run. All three are None if no run has the
+    fix.
     """
 
     name: str
@@ -223,9 +224,9 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
-    The fix must save at least half of ``whole_ns``, or an unknown time. Advice from rows of
-    ``TABLE`` with ``first`` precedes advice from rows with ``several_kinds``. If no advice with
-    ``first`` saves that much, half of the time of the ``named`` finding is enough.
+    The fix must save at least half of ``whole_ns``, or an unknown time. A row of ``TABLE`` with
+    ``first`` precedes a row with ``several_kinds``. If no row with ``first`` saves that much, a row
+    with ``first`` for the ``named`` finding is enough if it saves half of that finding's time.
     """
     wide = {row.name for row in TABLE if row.several_kinds}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
@@ -276,14 +277,14 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is not a page of another framework, else the first one."""
+    """Return the first source that is no page of another framework, else the first source."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most ns per step that a fix can save: the time of all kinds that it affects."""
+    """Return the most ns per step that the fix can save: the time of all kinds that it affects."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

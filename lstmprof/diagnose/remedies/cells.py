@@ -28,23 +28,23 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped
 
-#: Least share of the cells after which a value must be read to match ``values_in_loop``. In a loop
-#: over T time steps, only T - 1 reads are between two cells.
+#: ``values_in_loop`` matches if, after at least this share of the cells, the host reads a value
+#: before the next cell. The share cannot be 1: with T time steps, T - 1 reads are between cells.
 _LEAST_READ = 0.5
 #: Least number of cells or layer calls per step that count as a loop over time steps. The second
-#: number is for layer calls without recorded shapes, because eight such calls may be eight layers.
-#: Chosen by hand.
+#: number is for layer calls without recorded shapes: without shapes, eight calls may also be calls
+#: of eight layers. Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
-#: When one call for all time steps is not possible.
+#: A clause for users: in which case one call cannot compute all time steps.
 _UNLESS = "unless an input depends on an earlier output"
 #: Name of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
-#: cells for which it is faster than a loop. Measured on CPUs: BlockLSTM took 1.23 times as long as
-#: TensorFlow's cells. PyTorch has a CPU op for the LSTM only; nn.GRU and nn.RNN save Python and
-#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms), so GRU and
-#: RNN count only if Python and dispatch take half of the step.
+#: types of cells for which it is faster than a loop. On CPUs, TensorFlow has none: BlockLSTM took
+#: 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN
+#: save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 →
+#: 137 ms). So they are advised only if Python and dispatch take half of the step.
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -57,8 +57,8 @@ _ONE_OP = {
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
 }
-#: Work that some cells do in every time step and no layer op can do: its name for users, the names
-#: of its ops, and a library with a kernel for such cells.
+#: Work that some cells do in every time step and no layer op can do. A row has the name of the work
+#: for users, the names of its ops, and a library that has a kernel for cells with this work.
 _EXTRAS = (
     (
         "a normalisation",
@@ -79,8 +79,8 @@ _COMPILED = {
     "tensorflow": "compile the loop: tf.function(jit_compile=True)",
     "jax": "put jax.jit around the scan",
 }
-#: Measured with torch 2.13 on a CPU, an LSTM of operators with LayerNorm over its gates, eager and
-#: compiled: 3.0 and 9.7 ms (32 units, batch 8), 29.5 and 18.2 ms (128 units, batch 32).
+#: Two tests of an LSTM cell written with operators, with a LayerNorm over its gates (torch 2.13, on
+#: a CPU): eager 3.0 ms and compiled 9.7 ms (32 units, batch 8); 29.5 and 18.2 ms (128, batch 32).
 _ON_TORCH_CPU = (
     "try torch.compile(cell): in two tests on a CPU, the step took 0.6 and 3 times as long"
 )
@@ -104,12 +104,23 @@ _KERNELS = (
         "compute all time steps at once by a parallel scan (accelerated-scan on a GPU)",
     ),
 )
-#: With at least this many calls per time step, work counts as done in every time step.
+#: If an op is called at least this often per time step, it counts as called in every time step.
 _EACH = 0.9
 
 
+@Remedy(
+    name="layer in one op",
+    cause="the layer runs one cell at a time",
+    fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
+    condition="A layer runs cell by cell. lstmprof knows this if it captured such an "
+    "implementation, if an op computes single cells, or if a step runs eight or more LSTM cells. "
+    "On a CPU, only PyTorch's layers count, because the layer ops of other frameworks were not "
+    "faster there. GRUs and RNNs on a CPU count only if dispatch and Python take half of the step",
+    kinds=(*HOST, *WORK),
+    frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
+    sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
+)
 def layer_in_one_op(f: Finding) -> Match | None:
-    """Match cells that run one by one although the framework has a faster op for the layer."""
     profile = f.slow
     place, cell = (profile.framework or "", profile.runs_on or ""), _cell(profile)
     row, word, cells = _ONE_OP.get(place, ("", "", ()))
@@ -128,11 +139,23 @@ def layer_in_one_op(f: Finding) -> Match | None:
     return Match(layer_in_words(profile), fix=fix, implementation=row if ours else None)
 
 
+@Remedy(
+    name="layer outside compiled code",
+    cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
+    fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn off",
+    condition="One call of compiled code multiplies a state by the weights of all gates eight or "
+    "more times. The profile must contain shapes. On a CPU, only an LSTM in float32 or bfloat16 "
+    "counts",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/140845",
+        "https://github.com/pytorch/pytorch/issues/185135",
+        "https://github.com/pytorch/pytorch/pull/185163",
+        "https://github.com/pytorch/pytorch/issues/186091",
+    ),
+)
 def unrolled_layer(f: Finding) -> Match | None:
-    """Match a layer that compiled code runs cell by cell although PyTorch has a faster op for it.
-
-    On a CPU, PyTorch has such an op only for an LSTM in float32 or bfloat16.
-    """
     seen = f.slow.seen.unrolled
     if seen is None or f.slow.implementation or f.slow.runs_on is None:
         return None
@@ -142,16 +165,45 @@ def unrolled_layer(f: Finding) -> Match | None:
     return Match(f"compiled code runs {count(seen.cells)} {_LAYERS[seen.cell]} cells one by one")
 
 
+@Remedy(
+    name="loop without the host",
+    cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
+    fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
+    condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
+    "one call of that code",
+    kinds=(SYNC, *HOST),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/166516",
+        "https://github.com/pytorch/rl/pull/4217",
+        "https://github.com/pytorch/rl/pull/4160",
+    ),
+)
 def loop_asks_host(f: Finding) -> Match | None:
-    """Match a compiled while_loop or scan of PyTorch if the host reads a value per iteration."""
     reads = f.slow.seen.read_in_compiled
     if f.slow.device is None or reads < _SERIES:
         return None
     return Match(f"one call of compiled code reads {count(reads)} values from the GPU")
 
 
+@Remedy(
+    name="parallel form",
+    cause="a recurrent network that can run all time steps at once runs them one by one",
+    fix="install the network's GPU kernels, or use its form that computes all time steps at once",
+    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
+    "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
+    "runs. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
+    "minLSTM count",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/NX-AI/mlstm_kernels",
+        "https://github.com/NX-AI/xlstm/issues/61",
+        "https://github.com/huggingface/transformers/issues/40765",
+        "https://arxiv.org/abs/2410.01201",
+    ),
+)
 def reference_form(f: Finding) -> Match | None:
-    """Match a module that loops over time steps although it could compute them all at once."""
     profile, module = f.slow, f.slow.seen.looped_module
     if module is None or profile.implementation:
         return None
@@ -164,8 +216,19 @@ def reference_form(f: Finding) -> Match | None:
     return None
 
 
+@Remedy(
+    name="whole sequence in one call",
+    cause="a recurrent layer is called once per time step",
+    fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
+    "one time step. If shapes were not recorded, it must call the op 16 or more times. Calls "
+    "inside Keras layers do not count",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    first=True,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
+)
 def one_time_step_per_call(f: Finding) -> Match | None:
-    """Match a layer of PyTorch that is called for one time step at a time."""
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row["form"] == LAYER_OP and row["calls"]]
     single = [row for row in rows if row["time_steps"] == 1]
@@ -187,8 +250,20 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     return Match(seen, fix=fix, cause=seen)
 
 
+@Remedy(
+    name="no value in the loop",
+    cause="the loop over time steps reads a value (.item()) in every time step",
+    fix="keep the value as a tensor, and read the tensor after the loop",
+    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
+    "these calls, an op reads a value (aten::item) before the next cell starts",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
+    ),
+)
 def values_in_loop(f: Finding) -> Match | None:
-    """Match cells that run one by one, if the host reads a value after half of them or more."""
     rows = f.slow.rows("ops")
     cells = max((r["count"] for r in rows if ONE_CELL.search(r["name"])), default=0) / f.slow.steps
     read = f.slow.seen.asked_between
@@ -200,7 +275,7 @@ def values_in_loop(f: Finding) -> Match | None:
 def form_of(profile: StepProfile) -> str | None:
     """Return how a run computes its layers: ``LAYER_OP``, ``CELL_OP``, ``LOOP`` or another form.
 
-    The run's implementation decides, else the ops; return None if unknown.
+    The form follows from the run's implementation if known, else from the ops; None if unknown.
     """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
@@ -232,13 +307,19 @@ def _cell(profile: StepProfile) -> str:
     return max(cells, key=cells.__getitem__, default="lstm")
 
 
+@Remedy(
+    name="input matmul before the loop",
+    cause="the matmul of the inputs runs in every time step",
+    fix="multiply the inputs of all time steps in one matmul before the loop",
+    condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
+    "previous time step. On a CPU, dispatch must also take half of the step or more",
+    kinds=(GEMM, LAUNCH, DISPATCH),
+    sources=("https://arxiv.org/abs/1604.01946",),
+)
 def input_matmuls(f: Finding) -> Match | None:
-    """Match a cell that multiplies its inputs in every time step instead of before the loop.
-
-    Only handwritten cells match, because only their author can move the matmul. On a CPU the move
-    saves only calls: 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 ms
-    (320 units, batch 64).
-    """
+    # Only the author of a handwritten cell can move the matmul out of the loop. On a CPU, this
+    # saves calls, but no work: 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), and 64.9 ms
+    # became 66.8 ms (320 units, batch 64).
     needed = 1 if f.slow.info.mode == "forward" else 2
     products = _per_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
@@ -253,17 +334,27 @@ def input_matmuls(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="fused cell",
+    cause="the cell computes its gates with many small ops",
+    fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
+    condition="A handwritten cell runs five or more elementwise ops per time step. On a CPU, the "
+    "run must also be compared with a faster run of torch-compile",
+    kinds=(LAUNCH, MEMORY, DISPATCH),
+    frameworks=TORCH,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html",
+        "https://arxiv.org/abs/1604.01946",
+    ),
+)
 def separate_gates(f: Finding) -> Match | None:
-    """Match a handwritten torch cell with five or more elementwise ops per time step.
-
-    On a CPU (0.4 of 45.8 ms saved) only if the faster run has a compiled cell.
-    """
     pointwise = _per_cell(f.slow, "pointwise")
     if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
         return None
     seen = f"{count(pointwise)} elementwise ops per time step"
     if f.slow.runs_on == "cuda":
         return Match(seen)
+    # On a CPU, a compiled cell saved only 0.4 of 45.8 ms.
     if f.fast is None or f.fast.implementation != "torch-compile":
         return None
     return Match(seen, fix="use torch.compile(cell)", implementation="torch-compile")
@@ -278,8 +369,17 @@ def _per_cell(profile: StepProfile, name: str) -> float:
     return counted(profile, name) / profile.cells if profile.cells else 0.0
 
 
+@Remedy(
+    name="fuse the cell",
+    cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
+    fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
+    condition="The layer runs as a loop of cells. Each time step also does one of these: it runs a "
+    "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
+    "(peepholes)",
+    kinds=(*HOST, *WORK),
+    sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
+)
 def variant_cell(f: Finding) -> Match | None:
-    """Match a cell that does work in every time step that no library's layer op can do."""
     extra = extra_in_cell(f.slow)
     if extra is None:
         return None
@@ -295,9 +395,10 @@ def variant_cell(f: Finding) -> Match | None:
 
 
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
-    """Return the work that a loop of cells does and no layer op can do, or None.
+    """Return the work of ``_EXTRAS`` or peepholes that a loop of cells does, or None.
 
-    The result is (name of the work, calls per time step, a library with such a cell or None).
+    The result is (name of the work, its calls per time step, a library that has such a cell or
+    None).
     """
     loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
     steps = sum(row["time_steps"] * (row["calls"] or 0) for row in loops) / profile.steps
@@ -310,130 +411,3 @@ def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
             return what, times, elsewhere
     peepholes = profile.seen.peepholes / steps
     return (_PEEPHOLES, peepholes, None) if peepholes >= 2 * _EACH else None
-
-
-FUSE_THE_CELL = Remedy(
-    name="fuse the cell",
-    cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
-    fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
-    condition="The layer runs as a loop of cells. Each time step also does one of these: it runs a "
-    "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
-    "(peepholes)",
-    kinds=(*HOST, *WORK),
-    decide=variant_cell,
-    sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
-)
-VALUES_IN_LOOP = Remedy(
-    name="no value in the loop",
-    cause="the loop over time steps reads a value (.item()) in every time step",
-    fix="keep the value as a tensor, and read the tensor after the loop",
-    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
-    "these calls, an op reads a value (aten::item) before the next cell starts",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=values_in_loop,
-    sources=(
-        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
-    ),
-)
-LAYER_IN_ONE_OP = Remedy(
-    name="layer in one op",
-    cause="the layer runs one cell at a time",
-    fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A layer runs cell by cell. lstmprof knows this if it captured such an "
-    "implementation, if an op computes single cells, or if a step runs eight or more LSTM cells. "
-    "On a CPU, only PyTorch's layers count, because the layer ops of other frameworks were not "
-    "faster there. GRUs and RNNs on a CPU count only if dispatch and Python take half of the step",
-    kinds=(*HOST, *WORK),
-    frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
-    decide=layer_in_one_op,
-    sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
-)
-LAYER_OUTSIDE_COMPILED_CODE = Remedy(
-    name="layer outside compiled code",
-    cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
-    fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn off",
-    condition="One call of compiled code multiplies a state by the weights of all gates eight or "
-    "more times. The profile must contain shapes. On a CPU, only an LSTM in float32 or bfloat16 "
-    "counts",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=unrolled_layer,
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/140845",
-        "https://github.com/pytorch/pytorch/issues/185135",
-        "https://github.com/pytorch/pytorch/pull/185163",
-        "https://github.com/pytorch/pytorch/issues/186091",
-    ),
-)
-WHOLE_SEQUENCE = Remedy(
-    name="whole sequence in one call",
-    cause="a recurrent layer is called once per time step",
-    fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
-    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
-    "one time step. If shapes were not recorded, it must call the op 16 or more times. Calls "
-    "inside Keras layers do not count",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    first=True,
-    decide=one_time_step_per_call,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
-)
-INPUTS_AT_ONCE = Remedy(
-    name="input matmul before the loop",
-    cause="the matmul of the inputs runs in every time step",
-    fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
-    "previous time step. On a CPU, dispatch must also take half of the step or more",
-    kinds=(GEMM, LAUNCH, DISPATCH),
-    decide=input_matmuls,
-    sources=("https://arxiv.org/abs/1604.01946",),
-)
-FUSED_CELL = Remedy(
-    name="fused cell",
-    cause="the cell computes its gates with many small ops",
-    fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A handwritten cell runs five or more elementwise ops per time step. On a CPU, the "
-    "run must also be compared with a faster run of torch-compile",
-    kinds=(LAUNCH, MEMORY, DISPATCH),
-    frameworks=TORCH,
-    decide=separate_gates,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html",
-        "https://arxiv.org/abs/1604.01946",
-    ),
-)
-LOOP_WITHOUT_THE_HOST = Remedy(
-    name="loop without the host",
-    cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
-    fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
-    condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
-    "one call of that code",
-    kinds=(SYNC, *HOST),
-    frameworks=TORCH,
-    decide=loop_asks_host,
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/166516",
-        "https://github.com/pytorch/rl/pull/4217",
-        "https://github.com/pytorch/rl/pull/4160",
-    ),
-)
-PARALLEL_FORM = Remedy(
-    name="parallel form",
-    cause="a recurrent network that can run all time steps at once runs them one by one",
-    fix="install the network's GPU kernels, or use its form that computes all time steps at once",
-    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
-    "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
-    "runs. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
-    "minLSTM count",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=reference_form,
-    sources=(
-        "https://github.com/NX-AI/mlstm_kernels",
-        "https://github.com/NX-AI/xlstm/issues/61",
-        "https://github.com/huggingface/transformers/issues/40765",
-        "https://arxiv.org/abs/2410.01201",
-    ),
-)

@@ -20,14 +20,24 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-#: Time in ns to pass a small batch from a DataLoader worker to the step; workers cannot shorten a
-#: wait to less. Measured with torch 2.13 on two loaded cores, 32 samples of 20 numbers: 1.0 ms with
-#: one or two workers, 0.06 ms without workers.
+#: Time in ns that a DataLoader worker needs to pass a small batch to the step. With workers, the
+#: step waits at least this long. Measured with torch 2.13 on two loaded cores, 32 samples of 20
+#: numbers: 1.0 ms with one or two workers, 0.06 ms without workers.
 _HAND_OVER_NS = 1_000_000
 
 
+@Remedy(
+    name="workers",
+    cause="the process that runs the step also makes each batch",
+    fix="set num_workers of the DataLoader: worker processes then make batches during the step",
+    condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
+    "process needs about 1 ms to pass a batch on). Or it has worker processes, but the step still "
+    "waits for it; the fix is then another number of workers",
+    kinds=(INPUT,),
+    frameworks=TORCH,
+    sources=("https://docs.pytorch.org/docs/stable/data.html",),
+)
 def loader(f: Finding) -> Match | None:
-    """Match a wait for PyTorch's DataLoader that another number of workers can shorten."""
     seen = f"getting the input takes {in_ms(f.slow, f.slow_ns)}"
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
@@ -45,8 +55,16 @@ def loader(f: Finding) -> Match | None:
     return Match(seen, f.slow_ns, fix)
 
 
+@Remedy(
+    name="prefetch",
+    cause="the step waits for the next element of its dataset",
+    fix="prefetch batches with tf.data: dataset.prefetch(tf.data.AUTOTUNE)",
+    condition="The step takes the next element of a tf.data dataset (IteratorGetNext)",
+    kinds=(INPUT,),
+    frameworks=TENSORFLOW,
+    sources=("https://www.tensorflow.org/guide/data_performance",),
+)
 def dataset(f: Finding) -> Match | None:
-    """Match a wait for the next element of a TensorFlow dataset."""
     if not times_called(f.slow, _NEXT_ELEMENT):
         return None
     fix = ""
@@ -55,8 +73,19 @@ def dataset(f: Finding) -> Match | None:
     return Match("", f.slow_ns, fix)
 
 
+@Remedy(
+    name="input beside the step",
+    cause="the step prepares its own input",
+    fix="prepare the next batch during the step, in another thread or process",
+    condition="The step has an input phase, such as a range named input, but uses neither a "
+    "DataLoader nor tf.data. Captures of built-in implementations do not count",
+    kinds=(INPUT,),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/data.html",
+        "https://www.tensorflow.org/guide/data_performance",
+    ),
+)
 def own_input(f: Finding) -> Match | None:
-    """Match a step that prepares its own input without a known loader."""
     loaders = (_SINGLE_LOADER, _WORKERS, _NEXT_ELEMENT)
     if f.slow.implementation in ROWS or any(times_called(f.slow, one) for one in loaders):
         return None
@@ -65,40 +94,3 @@ def own_input(f: Finding) -> Match | None:
         "tensorflow": "prepare the next batch during the step: tf.data with prefetch does that",
     }
     return Match("", f.slow_ns, fix.get(f.slow.framework or "", ""))
-
-
-WORKERS = Remedy(
-    name="workers",
-    cause="the process that runs the step also makes each batch",
-    fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
-    "process needs about 1 ms to pass a batch on). Or it has worker processes, but the step still "
-    "waits for it; the fix is then another number of workers",
-    kinds=(INPUT,),
-    frameworks=TORCH,
-    decide=loader,
-    sources=("https://docs.pytorch.org/docs/stable/data.html",),
-)
-PREFETCH = Remedy(
-    name="prefetch",
-    cause="the step waits for the next element of its dataset",
-    fix="prefetch batches with tf.data: dataset.prefetch(tf.data.AUTOTUNE)",
-    condition="The step takes the next element of a tf.data dataset (IteratorGetNext)",
-    kinds=(INPUT,),
-    frameworks=TENSORFLOW,
-    decide=dataset,
-    sources=("https://www.tensorflow.org/guide/data_performance",),
-)
-INPUT_BESIDE = Remedy(
-    name="input beside the step",
-    cause="the step prepares its own input",
-    fix="prepare the next batch during the step, in another thread or process",
-    condition="The step has an input phase, such as a range named input, but uses neither a "
-    "DataLoader nor tf.data. Captures of built-in implementations do not count",
-    kinds=(INPUT,),
-    decide=own_input,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/data.html",
-        "https://www.tensorflow.org/guide/data_performance",
-    ),
-)

@@ -32,15 +32,16 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of
 
-#: The category of kernels whose work does not depend on the batch size.
+#: The category of kernels whose work does not grow with the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
-#: Python frames and ranges of Inductor's compiled code, which launch its kernels from Python.
+#: Names of Python frames and ranges of code that Inductor compiled. This code launches kernels from
+#: Python.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: PyTorch ops whose result's size depends on the data. The host waits for that size, so a CUDA
-#: graph cannot contain them.
+#: PyTorch ops for which the size of the result depends on the data. The host waits for this size,
+#: so a CUDA graph cannot contain these ops.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
@@ -55,11 +56,23 @@ _XLA_OF_KERAS = "model.compile(jit_compile=True)"
 _UNROLL = "set unroll=True of the Keras layer: its time steps then run without a loop"
 
 
+@Remedy(
+    name="CUDA graph",
+    cause="the GPU waits for each kernel launch",
+    fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
+    condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). Nothing "
+    "prevents a graph: shapes and sequence lengths are constant, and the step has no tracing, no "
+    "CTC loss, no communication and no op whose result size depends on the data (aten::nonzero). "
+    "The step does not replay a graph yet. If the host reads values of tensors, the step makes at "
+    "least ten times as many launches as reads",
+    kinds=HOST,
+    frameworks=TORCH,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+        "https://github.com/keras-team/keras/issues/8885",
+    ),
+)
 def cuda_graph(f: Finding) -> Match | None:
-    """Match a series of PyTorch launches that a CUDA graph could replay in every step.
-
-    Also match if most Python time is Inductor's compiled code, which launches kernels from Python.
-    """
     saves, ours = series_of_launches(f), f.slow.implementation in implementations.ROWS
     if saves is None and f.slow.device is not None and f.largest:
         first = f.largest[0]
@@ -78,7 +91,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether nothing in the profile rules out a CUDA graph, and none runs already."""
+    """Return whether nothing rules out a CUDA graph, and the step does not replay one already."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -90,8 +103,17 @@ def _can_be_captured(profile: StepProfile) -> bool:
     return not asks and not shared and (row is None or "cuda-graph" not in row.refusals())
 
 
+@Remedy(
+    name="torch.compile",
+    cause="many small elementwise kernels are launched one by one",
+    fix="fuse small elementwise kernels with torch.compile",
+    condition="The GPU waits for launches. At least half of the kernels are elementwise, and no "
+    "kernel comes from a compiler such as Triton or XLA",
+    kinds=HOST,
+    frameworks=TORCH,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
+)
 def compiled_step(f: Finding) -> Match | None:
-    """Match a series of launches in eager PyTorch, if half of the kernels are elementwise."""
     saves = series_of_launches(f)
     if saves is None or f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
         return None
@@ -104,8 +126,19 @@ def compiled_step(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="fuse elementwise ops",
+    cause="each elementwise op reads its inputs from memory and writes its result there",
+    fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
+    condition="A GPU runs ten or more elementwise kernels per step, and these kernels take at "
+    "least half of the elementwise time. No kernel comes from a compiler such as Triton or XLA, "
+    "and no step traces a function",
+    kinds=(MEMORY,),
+    frameworks=TORCH,
+    instead="the fused kernels",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
+)
 def unfused(f: Finding) -> Match | None:
-    """Match elementwise kernels of eager PyTorch on a GPU that take half of the finding's time."""
     ns = sum(c.ns for c in f.contributors if c.part == "pointwise")
     number = counted(f.slow, "pointwise")
     if f.slow.device is None or number < SERIES or 2 * ns < f.slow_ns:
@@ -117,11 +150,20 @@ def unfused(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="fused optimizer",
+    cause="the optimizer updates one parameter after the other",
+    fix="pass fused=True to the optimizer: one op then updates all parameters",
+    condition="The optimizer has a fused form that the step does not use. It takes at least half "
+    "of a kind of time, such as elementwise; or the GPU waits for launches, and the optimizer "
+    "launches ten or more kernels per step",
+    kinds=(MEMORY, *HOST),
+    frameworks=TORCH,
+    several_kinds=True,
+    instead="the fused optimizer",
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
+)
 def fused_optimizer(f: Finding) -> Match | None:
-    """Match PyTorch's unfused optimizer.
-
-    It must take half of the finding's time, or launch ten kernels per step if the device waits.
-    """
     events = [*f.slow.rows("ops"), *f.slow.rows("kernels")]
     if any(_FUSED.search(row["name"]) for row in events) or not _can_fuse(f.slow):
         return None
@@ -141,7 +183,7 @@ def fused_optimizer(f: Finding) -> Match | None:
 
 
 def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
-    """Return the time of those ``contributors`` that are parts of the optimizer, in ns."""
+    """Return the ns per step that the optimizer takes in ``contributors``."""
     return sum(
         c.ns
         for c in contributors
@@ -158,12 +200,22 @@ def _can_fuse(profile: StepProfile) -> bool:
     return bool(names) and all(name in _CAN_FUSE for name in names)
 
 
+@Remedy(
+    name="XLA",
+    cause="TensorFlow runs the step op by op, without XLA",
+    fix=f"compile the function with XLA: {_XLA}",
+    condition="On a GPU, in a run of `lstmprof capture`: XLA can compile the implementation, but "
+    "the run did not use XLA. On a GPU, in any other profile: XLA can compile all ops, the step "
+    "compiles and traces nothing, and the GPU waits for launches. On a CPU: a Keras layer runs "
+    "its own loop over time steps",
+    kinds=(*HOST, MEMORY),
+    frameworks=TENSORFLOW,
+    sources=("https://openxla.org/xla/tf2xla",),
+)
 def xla(f: Finding) -> Match | None:
-    """Match a TensorFlow step that XLA could compile but did not.
-
-    On a CPU, steps with XLA took 1.1 to 1.25 times as long (TensorFlow 2.21, 16 and 64 sequences).
-    So the fix on a CPU is to unroll a Keras layer, which saves calls: 4.8 ms became 4.4 ms.
-    """
+    # On a CPU, steps with XLA took 1.1 to 1.25 times as long as steps without XLA (TensorFlow
+    # 2.21, 16 and 64 sequences). So the fix on a CPU is to unroll a Keras layer: 4.8 ms became
+    # 4.4 ms.
     profile = f.slow
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):
@@ -183,16 +235,35 @@ def xla(f: Finding) -> Match | None:
     return Match(seen, saves, f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}")
 
 
+@Remedy(
+    name="larger batch",
+    cause="each kernel ends before the host launches the next one",
+    fix="use a larger batch: each launch then does more work at the same cost",
+    condition="The GPU waits for launches, and the step replays no CUDA graph",
+    kinds=HOST,
+    sources=("https://github.com/keras-team/keras/issues/8885",),
+)
 def larger_batch(f: Finding) -> Match | None:
-    """Match a device that idles because kernels end before the host launches the next kernel."""
     gaps = f.slow.seen.gaps
     if gaps is None or series_of_launches(f) is None or f.slow.seen.graph:
         return None
     return Match(kernels_and_gaps(gaps))
 
 
+@Remedy(
+    name="fill the GPU",
+    cause="kernels are too small: they leave half of the GPU's multiprocessors idle",
+    fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
+    condition="In a run that is not compared with another run, small kernels take at least half of "
+    "the matmul time or of the elementwise time. A kernel is small if it has at most half as many "
+    "thread blocks as the GPU has multiprocessors (the profile must contain both numbers). "
+    "Persistent kernels and kernels of the optimizer do not count",
+    kinds=WORK,
+    sources=(
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",
+    ),
+)
 def fill_the_device(f: Finding) -> Match | None:
-    """Match kernels that use at most half of a GPU: one thread block per two multiprocessors."""
     parts = {c.part for c in f.contributors if c.state == "busy"} - {_NOT_OF_THE_BATCH}
     small = [s for s in f.slow.seen.small if 2 * s.blocks <= s.multiprocessors]
     small = [s for s in small if s.category in parts]
@@ -204,96 +275,3 @@ def fill_the_device(f: Finding) -> Match | None:
         f"kernels of at most {blocks} take {in_ms(f.slow, ns)}; the GPU has "
         f"{small[0].multiprocessors} multiprocessors"
     )
-
-
-CUDA_GRAPH = Remedy(
-    name="CUDA graph",
-    cause="the GPU waits for each kernel launch",
-    fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
-    condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). Nothing "
-    "prevents a graph: shapes and sequence lengths are constant, and the step has no tracing, no "
-    "CTC loss, no communication and no op whose result size depends on the data (aten::nonzero). "
-    "The step does not replay a graph yet. If the host reads values of tensors, the step makes at "
-    "least ten times as many launches as reads",
-    kinds=HOST,
-    frameworks=TORCH,
-    decide=cuda_graph,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
-        "https://github.com/keras-team/keras/issues/8885",
-    ),
-)
-XLA = Remedy(
-    name="XLA",
-    cause="TensorFlow runs the step op by op, without XLA",
-    fix=f"compile the function with XLA: {_XLA}",
-    condition="On a GPU, in a run of `lstmprof capture`: XLA can compile the implementation, but "
-    "the run did not use XLA. On a GPU, in any other profile: XLA can compile all ops, the step "
-    "compiles and traces nothing, and the GPU waits for launches. On a CPU: a Keras layer runs "
-    "its own loop over time steps",
-    kinds=(*HOST, MEMORY),
-    frameworks=TENSORFLOW,
-    decide=xla,
-    sources=("https://openxla.org/xla/tf2xla",),
-)
-TORCH_COMPILE = Remedy(
-    name="torch.compile",
-    cause="many small elementwise kernels are launched one by one",
-    fix="fuse small elementwise kernels with torch.compile",
-    condition="The GPU waits for launches. At least half of the kernels are elementwise, and no "
-    "kernel comes from a compiler such as Triton or XLA",
-    kinds=HOST,
-    frameworks=TORCH,
-    decide=compiled_step,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
-)
-FUSE_ELEMENTWISE = Remedy(
-    name="fuse elementwise ops",
-    cause="each elementwise op reads its inputs from memory and writes its result there",
-    fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
-    condition="A GPU runs ten or more elementwise kernels per step, and these kernels take at "
-    "least half of the elementwise time. No kernel comes from a compiler such as Triton or XLA, "
-    "and no step traces a function",
-    kinds=(MEMORY,),
-    frameworks=TORCH,
-    instead="the fused kernels",
-    decide=unfused,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
-)
-FUSED_OPTIMIZER = Remedy(
-    name="fused optimizer",
-    cause="the optimizer updates one parameter after the other",
-    fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer has a fused form that the step does not use. It takes at least half "
-    "of a kind of time, such as elementwise; or the GPU waits for launches, and the optimizer "
-    "launches ten or more kernels per step",
-    kinds=(MEMORY, *HOST),
-    frameworks=TORCH,
-    several_kinds=True,
-    instead="the fused optimizer",
-    decide=fused_optimizer,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
-)
-LARGER_BATCH = Remedy(
-    name="larger batch",
-    cause="each kernel ends before the host launches the next one",
-    fix="use a larger batch: each launch then does more work at the same cost",
-    condition="The GPU waits for launches, and the step replays no CUDA graph",
-    kinds=HOST,
-    decide=larger_batch,
-    sources=("https://github.com/keras-team/keras/issues/8885",),
-)
-FILL_THE_DEVICE = Remedy(
-    name="fill the GPU",
-    cause="kernels are too small: they leave half of the GPU's multiprocessors idle",
-    fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
-    condition="In a run that is not compared with another run, small kernels take at least half of "
-    "the matmul time or of the elementwise time. A kernel is small if it has at most half as many "
-    "thread blocks as the GPU has multiprocessors (the profile must contain both numbers). "
-    "Persistent kernels and kernels of the optimizer do not count",
-    kinds=WORK,
-    decide=fill_the_device,
-    sources=(
-        "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",
-    ),
-)

@@ -54,11 +54,12 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: Fewer hidden units are advised, as a way to persistent kernels, only for layers with at most this
-#: many units: a larger layer would become another network.
+#: As a way to persistent kernels, fewer hidden units are advised only for layers with at most this
+#: many units. A larger layer would lose so many units that it would be another network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
-#: Least number of weight arrays in a layer. Fewer copies per call of its op are not of weights.
+#: Least number of weight arrays in a layer. If the layer's op makes fewer copies per call, they are
+#: not copies of the weights.
 _WEIGHTS = 4
 _FLATTENS = "aten::_cudnn_rnn_flatten_weight"
 _MIOPEN = "aten::miopen_rnn"
@@ -66,7 +67,11 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass (``way``) of a cuDNN layer: the requested algorithm, and the one that ran."""
+    """One pass of a cuDNN layer, forward or backward.
+
+    ``asked`` is the algorithm that PyTorch requested. ``seen`` is the algorithm that ran, or None
+    if no kernel shows it.
+    """
 
     way: str
     asked: Choice
@@ -79,7 +84,7 @@ class Run:
 
     @property
     def refused(self) -> bool:
-        """Return whether cuDNN ran standard kernels although persistent ones were requested."""
+        """Return whether standard kernels ran although PyTorch requested persistent kernels."""
         return self.standard and self.asked.algorithm not in (STANDARD, None)
 
 
@@ -104,7 +109,7 @@ class OnCudnn:
 
 
 def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
-    """Return the layers that PyTorch runs on cuDNN, from the layer table, else from run.json."""
+    """Return the layers that PyTorch runs on cuDNN, from the layer table or else from run.json."""
     if profile.device is None or profile.framework != "torch":
         return []
     gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
@@ -129,7 +134,7 @@ def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
 
 
 def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
-    """Yield the one layer of a run that lstmprof captured, if its profile has no shapes."""
+    """Yield the layer of a run that lstmprof captured, for profiles without recorded shapes."""
     info, workload = profile.info, profile.info.workload
     if info.framework != "torch" or info.kernels_used != CUDNN or not workload:
         return
@@ -153,8 +158,25 @@ def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
         yield OnCudnn(layer, tuple(runs))
 
 
+@Remedy(
+    name="persistent kernels",
+    cause="cuDNN runs its standard kernels instead of the faster persistent ones",
+    fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
+    condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
+    "the backward pass. If the profile has no such names, the layer must not meet one of "
+    "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
+    "directions, packing, projection and device",
+    kinds=(GEMM, MEMORY, LAUNCH),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/blob/00fc08aa616fbdec70496aebee034ac90b083ff4/"
+        "aten/src/ATen/native/cudnn/RNN.cpp",
+        "https://github.com/pytorch/pytorch/pull/62143",
+        "https://github.com/pytorch/pytorch/pull/43165",
+        "https://github.com/pytorch/pytorch/pull/59830",
+    ),
+)
 def persistent_kernels(f: Finding) -> Match | None:
-    """Match a cuDNN layer that runs standard kernels, and advise how to get persistent kernels."""
     layer_ns = sum(c.ns for c in f.contributors if "rnn" in (c.part, c.purpose))
     matches = (_standard(on, layer_ns) for on in layers_on_cudnn(f.slow))
     return next(filter(None, matches), None) if layer_ns else None
@@ -174,7 +196,7 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes after which cuDNN would run persistent kernels, or ""."""
+    """Return the fewest changes with which cuDNN would run persistent kernels; "" if unknown."""
     large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]
@@ -185,8 +207,21 @@ def _needs(runs: list[Run], hidden: int) -> str:
     return listed(fewest)
 
 
+@Remedy(
+    name="cells instead of MIOpen",
+    cause="MIOpen runs the layer one time step at a time",
+    fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
+    "graph",
+    condition="The op miopen_rnn runs on a GPU. It launches at least one kernel per time step, if "
+    "the profile shows which kernels it launches",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/ROCm/MIOpen/issues/667",
+        "https://github.com/ROCm/legacy-rocm-build/issues/4677",
+    ),
+)
 def layer_on_miopen(f: Finding) -> Match | None:
-    """Match a layer for which MIOpen launches kernels in every time step."""
     if f.slow.device is None or not times_called(f.slow, _ON_MIOPEN):
         return None
     rows = [row for row in f.slow.rows("layers") if row["library"] == "MIOpen"]
@@ -199,8 +234,24 @@ def layer_on_miopen(f: Finding) -> Match | None:
     return Match(f"aten::miopen_rnn {launches}")
 
 
+@Remedy(
+    name="flatten_parameters",
+    cause="the layer copies its weights into one block of memory on every call",
+    fix="call flatten_parameters() once, after the model has moved to the GPU",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, without those that "
+    "make the input contiguous. If flatten_parameters() ran but copied nothing (no op "
+    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
+    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/examples/issues/248",
+        "https://github.com/salesforce/awd-lstm-lm/issues/120",
+        "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",
+        "https://github.com/pytorch/pytorch/pull/3752",
+        "https://github.com/pytorch/pytorch/issues/3751",
+    ),
+)
 def weights_apart(f: Finding) -> Match | None:
-    """Match a layer's op that copies its weights into one piece of memory."""
     copies = _weight_facts(f, [h for h in f.slow.seen.weights if h.within != _FLATTENS])
     if not copies:
         return None
@@ -213,16 +264,41 @@ def weights_apart(f: Finding) -> Match | None:
     return Match(seen, total(copies), fix)
 
 
+@Remedy(
+    name="cast the layer's weights once",
+    cause="autocast casts the weights of the layer on every call",
+    fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op. "
+    "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
+    kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/42385",
+        "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
+    ),
+)
 def weights_cast(f: Finding) -> Match | None:
-    """Match weights that autocast casts on every call of a layer."""
     casts = _weight_facts(f, f.slow.seen.recast)
     if not casts:
         return None
     return Match(f"{casts[0].within} casts its weights {often_in_all(f.slow, casts)}", total(casts))
 
 
+@Remedy(
+    name="bfloat16 on cuDNN",
+    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
+    "op",
+    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
+    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
+    "or MIOpen op inside the layer",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    sources=(
+        "https://github.com/pytorch/pytorch/pull/164411",
+        "https://github.com/pytorch/pytorch/issues/116925",
+    ),
+)
 def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
-    """Match a layer in bfloat16 on a GPU that PyTorch runs op by op, without cuDNN."""
     rows = [
         row
         for row in f.slow.rows("layers")
@@ -236,7 +312,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the ``facts`` inside a layer's op if there are ``_WEIGHTS`` per call, else nothing."""
+    """Return the ``facts`` inside an op; [] if there are fewer than ``_WEIGHTS`` per call."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}
@@ -245,97 +321,15 @@ def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
     return [] if few else copies
 
 
-PERSISTENT_KERNELS = Remedy(
-    name="persistent kernels",
-    cause="cuDNN runs its standard kernels instead of the faster persistent ones",
-    fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
-    condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
-    "the backward pass. If the profile has no such names, the layer must not meet one of "
-    "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
-    "directions, packing, projection and device",
-    kinds=(GEMM, MEMORY, LAUNCH),
-    frameworks=TORCH,
-    decide=persistent_kernels,
-    sources=(
-        "https://github.com/pytorch/pytorch/blob/00fc08aa616fbdec70496aebee034ac90b083ff4/"
-        "aten/src/ATen/native/cudnn/RNN.cpp",
-        "https://github.com/pytorch/pytorch/pull/62143",
-        "https://github.com/pytorch/pytorch/pull/43165",
-        "https://github.com/pytorch/pytorch/pull/59830",
-    ),
-)
-MIOPEN_LAYER = Remedy(
-    name="cells instead of MIOpen",
-    cause="MIOpen runs the layer one time step at a time",
-    fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
-    "graph",
-    condition="The op miopen_rnn runs on a GPU. It launches at least one kernel per time step, if "
-    "the profile shows which kernels it launches",
-    kinds=(*HOST, *WORK),
-    frameworks=TORCH,
-    decide=layer_on_miopen,
-    sources=(
-        "https://github.com/ROCm/MIOpen/issues/667",
-        "https://github.com/ROCm/legacy-rocm-build/issues/4677",
-    ),
-)
-FLATTEN_PARAMETERS = Remedy(
-    name="flatten_parameters",
-    cause="the layer copies its weights into one block of memory on every call",
-    fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, without those that "
-    "make the input contiguous. If flatten_parameters() ran but copied nothing (no op "
-    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
-    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
-    frameworks=TORCH,
-    decide=weights_apart,
-    sources=(
-        "https://github.com/pytorch/examples/issues/248",
-        "https://github.com/salesforce/awd-lstm-lm/issues/120",
-        "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",
-        "https://github.com/pytorch/pytorch/pull/3752",
-        "https://github.com/pytorch/pytorch/issues/3751",
-    ),
-)
-FLATTEN_ONCE = Remedy(
+@Remedy(
     name="flatten once",
     cause="flatten_parameters() copies the weights in every step",
     fix="call flatten_parameters() once, after the model has moved to the GPU, not in forward()",
     condition="The profiled steps make copies inside the op _cudnn_rnn_flatten_weight",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    decide=from_facts(
-        lambda f: [h for h in f.slow.seen.weights if h.within == _FLATTENS],
-        "flatten_parameters() makes copies {times}",
-    ),
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
 )
-CAST_WEIGHTS_ONCE = Remedy(
-    name="cast the layer's weights once",
-    cause="autocast casts the weights of the layer on every call",
-    fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
-    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op. "
-    "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
-    kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
-    frameworks=TORCH,
-    decide=weights_cast,
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/42385",
-        "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
-    ),
-)
-BFLOAT16_ON_CUDNN = Remedy(
-    name="bfloat16 on cuDNN",
-    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
-    "op",
-    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
-    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
-    "or MIOpen op inside the layer",
-    kinds=(*HOST, *WORK, COPY),
-    frameworks=TORCH,
-    decide=in_bfloat16_off_cudnn,
-    sources=(
-        "https://github.com/pytorch/pytorch/pull/164411",
-        "https://github.com/pytorch/pytorch/issues/116925",
-    ),
-)
+def flattened_each_step(f: Finding) -> Match | None:
+    copies = [h for h in f.slow.seen.weights if h.within == _FLATTENS]
+    return from_facts(f, copies, "flatten_parameters() makes copies {times}")

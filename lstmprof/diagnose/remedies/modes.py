@@ -32,19 +32,46 @@ _DEBUGGING = {
 _NODE = re.compile(r"autograd::engine::evaluate_function: (?!torch::autograd::AccumulateGrad)")
 
 
+@Remedy(
+    name="no anomaly mode",
+    cause="anomaly mode checks every backward op for NaN",
+    fix="turn anomaly mode off: torch.autograd.set_detect_anomaly(False)",
+    condition="Each node of the backward pass runs at least one NaN check (aten::isnan)",
+    kinds=(*HOST, *WORK, SYNC),
+    frameworks=TORCH,
+    first=True,
+    sources=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
+)
 def anomaly_mode(f: Finding) -> Match | None:
-    """Match a NaN check for every backward node; no event shows all that it costs."""
     rows = f.slow.rows("ops")
     checks = next((r["count"] for r in rows if r["name"] == _CHECK), 0)
     nodes = sum(r["count"] for r in rows if _NODE.search(r["name"]))
     if not nodes or checks < nodes:
         return None
     times = often(f.slow, checks / f.slow.steps)
+    # The saving is unknown, because part of the work of anomaly mode has no events.
     return Match(f"autograd checks for NaN {times} ({_CHECK})")
 
 
+@Remedy(
+    name="flush denormals",
+    cause="the CPU computes with denormal numbers, which is slow",
+    fix="flush denormals to zero: torch.set_flush_denormal(True)",
+    condition="A CPU runs the step, and one of three things is true. Matmuls of one shape take at "
+    "least eight times as long in one part of every step as in another part (medians; lstmprof "
+    "divides these matmuls into ten groups, in the order in which they run). Or the backward op "
+    "of a layer takes at least eight times as long as its forward op, which takes 10 ms or more. "
+    "Or two runs are compared, and only the faster run flushed denormals",
+    kinds=(*WORK, causes.SLOWER),
+    frameworks=TORCH,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
+        "https://github.com/pytorch/pytorch/issues/19651",
+        "https://github.com/uxlfoundation/oneDNN/issues/561",
+        "https://github.com/chainer/chainer/issues/2554",
+    ),
+)
 def denormals(f: Finding) -> Match | None:
-    """Match matmuls that denormals slow in a part of each step, or a setting that keeps them."""
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
         fast_each, slow_each = quantity(slow.fast_ns, "ns"), quantity(slow.slow_ns, "ns")
@@ -61,8 +88,20 @@ def denormals(f: Finding) -> Match | None:
     return Match(f"{labels(f.fast, f.slow)[0]} flushed denormals to zero; this run kept them")
 
 
+@Remedy(
+    name="as many threads as CPUs",
+    cause="there are more threads than CPUs, or threads wait for each other",
+    fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
+    "OMP_WAIT_POLICY=passive)",
+    condition="A CPU runs the step, and run.json lists more threads than CPUs. For two compared "
+    "runs: the same calls take longer in the slower run, although it keeps more CPUs busy",
+    kinds=(*HOST, *WORK, causes.SLOWER),
+    sources=(
+        "https://github.com/tensorflow/tensorflow/issues/33138",
+        "https://github.com/uxlfoundation/oneDNN/issues/282",
+    ),
+)
 def crowded(f: Finding) -> Match | None:
-    """Match a run with more threads than CPUs, or with spinning threads, which slow each other."""
     if f.slow.runs_on != "cpu":
         return None
     if f.fast is not None and f.kind == causes.SLOWER:
@@ -72,8 +111,19 @@ def crowded(f: Finding) -> Match | None:
     return None if shared is None else Match(shared)
 
 
+@Remedy(
+    name="settings of the faster run",
+    cause="the same calls take longer with other settings than those of the faster run",
+    fix="use the settings of the faster run",
+    condition="The two runs differ in a setting, and the same calls take longer in the slower run",
+    kinds=(causes.SLOWER,),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/backends.html",
+        "https://www.tensorflow.org/api_docs/python/tf/config",
+        "https://docs.jax.dev/en/latest/config_options.html",
+    ),
+)
 def faster_settings(f: Finding) -> Match | None:
-    """Match settings that differ in the faster run, except those with their own cause."""
     differ = [] if f.fast is None else settings.disagreements(f.fast.info, f.slow.info)
     others = [d for d in differ if d.setting not in (settings.DENORMALS, settings.ANOMALY)]
     if f.fast is None or not others:
@@ -82,11 +132,22 @@ def faster_settings(f: Finding) -> Match | None:
     return Match(fix=f"use the settings of {labels(f.fast, f.slow)[0]}: {values}")
 
 
+@Remedy(
+    name="no debugging settings",
+    cause="a setting for debugging is on",
+    fix="unset the environment variable for debugging when you train",
+    condition="Launch calls wait for their kernels: the profile has ten or more launch calls, and "
+    "at least 95 % of them return only after their kernel has ended. Or run.json lists one of "
+    "these environment variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, "
+    "PYTHONDEVMODE, PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
+    kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
+    several_kinds=True,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/torch_environment_variables.html",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    ),
+)
 def debugging(f: Finding) -> Match | None:
-    """Match launches that wait for their kernels, or environment variables for debugging.
-
-    The fix saves at most the device's busy or idle time, whichever is shorter.
-    """
     profile = f.slow
     variables = profile.info.settings.environment or {}
     texts = [
@@ -98,6 +159,8 @@ def debugging(f: Finding) -> Match | None:
     if launches:
         number = f"{count(launches)} launches{profile.per_step}"
         seen = f"{number} return only after their kernel has ended"
+        # If launch calls do not wait, host and GPU overlap: the step saves at most the shorter of
+        # busy and idle time.
         saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
         cause = "each launch call waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
         return Match(
@@ -108,8 +171,21 @@ def debugging(f: Finding) -> Match | None:
     return Match(f"{listed(texts)} {'is' if len(texts) == 1 else 'are'} set")
 
 
+@Remedy(
+    name="detach the state",
+    cause="each step's backward pass goes through all earlier batches",
+    fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
+    condition="In four or more steps, the backward pass has more autograd nodes than in the step "
+    "before, each time by about the same number. The forward pass does not grow",
+    kinds=(*HOST, *WORK, causes.COPY),
+    frameworks=TORCH,
+    first=True,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html",
+        "https://github.com/pytorch/examples/blob/main/word_language_model/main.py",
+    ),
+)
 def undetached(f: Finding) -> Match | None:
-    """Match a backward pass that grows in every step, because it includes all earlier batches."""
     grown = f.slow.seen.growing
     if grown is None or f.slow.implementation:
         return None
@@ -119,68 +195,7 @@ def undetached(f: Finding) -> Match | None:
     )
 
 
-DETACH_THE_STATE = Remedy(
-    name="detach the state",
-    cause="each step's backward pass goes through all earlier batches",
-    fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
-    condition="In four or more steps, the backward pass has more autograd nodes than in the step "
-    "before, each time by about the same number. The forward pass does not grow",
-    kinds=(*HOST, *WORK, causes.COPY),
-    frameworks=TORCH,
-    first=True,
-    decide=undetached,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html",
-        "https://github.com/pytorch/examples/blob/main/word_language_model/main.py",
-    ),
-)
-NO_ANOMALY_MODE = Remedy(
-    name="no anomaly mode",
-    cause="anomaly mode checks every backward op for NaN",
-    fix="turn anomaly mode off: torch.autograd.set_detect_anomaly(False)",
-    condition="Each node of the backward pass runs at least one NaN check (aten::isnan)",
-    kinds=(*HOST, *WORK, SYNC),
-    frameworks=TORCH,
-    first=True,
-    decide=anomaly_mode,
-    sources=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
-)
-NO_DEBUGGING = Remedy(
-    name="no debugging settings",
-    cause="a setting for debugging is on",
-    fix="unset the environment variable for debugging when you train",
-    condition="Launch calls wait for their kernels: the profile has ten or more launch calls, and "
-    "at least 95 % of them return only after their kernel has ended. Or run.json lists one of "
-    "these environment variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, "
-    "PYTHONDEVMODE, PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
-    kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
-    several_kinds=True,
-    decide=debugging,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/torch_environment_variables.html",
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
-    ),
-)
-FLUSH_DENORMALS = Remedy(
-    name="flush denormals",
-    cause="the CPU computes with denormal numbers, which is slow",
-    fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="A CPU runs the step, and one of three things is true. Matmuls of one shape take at "
-    "least eight times as long in one part of every step as in another part (medians; lstmprof "
-    "divides these matmuls into ten groups, in the order in which they run). Or the backward op "
-    "of a layer takes at least eight times as long as its forward op, which takes 10 ms or more. "
-    "Or two runs are compared, and only the faster run flushed denormals",
-    kinds=(*WORK, causes.SLOWER),
-    frameworks=TORCH,
-    decide=denormals,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
-        "https://github.com/pytorch/pytorch/issues/19651",
-        "https://github.com/uxlfoundation/oneDNN/issues/561",
-        "https://github.com/chainer/chainer/issues/2554",
-    ),
-)
-NO_GRADIENT_HOOKS = Remedy(
+@Remedy(
     name="no gradient hooks",
     cause="hooks run additional ops in the backward pass",
     fix="remove the hooks (register_hook), or inspect gradients only once in many steps",
@@ -189,13 +204,16 @@ NO_GRADIENT_HOOKS = Remedy(
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
     several_kinds=True,
-    decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names} {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html",
         "https://docs.pytorch.org/docs/stable/notes/autograd.html",
     ),
 )
-COMPUTE_ONCE = Remedy(
+def gradient_hooks(f: Finding) -> Match | None:
+    return from_facts(f, f.slow.seen.hooked, "hooks run {names} {cost}")
+
+
+@Remedy(
     name="compute once",
     cause="the backward pass computes the forward pass again (checkpointing)",
     fix="call the layer without torch.utils.checkpoint, if memory allows",
@@ -204,12 +222,13 @@ COMPUTE_ONCE = Remedy(
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
-    decide=from_facts(
-        lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"
-    ),
     sources=("https://docs.pytorch.org/docs/stable/checkpoint.html",),
 )
-NO_TORCHSCRIPT = Remedy(
+def recomputed(f: Finding) -> Match | None:
+    return from_facts(f, f.slow.seen.recomputed, "the backward pass runs {names} again {cost}")
+
+
+@Remedy(
     name="no TorchScript",
     cause="TorchScript runs the backward pass op by op",
     fix="use torch.nn.LSTM, not a scripted cell: one call runs all time steps of a layer",
@@ -218,49 +237,24 @@ NO_TORCHSCRIPT = Remedy(
     frameworks=TORCH,
     several_kinds=True,
     instead="the new backward pass",
-    decide=from_facts(
-        lambda f: f.slow.seen.scripted, "{n} backward graphs of TorchScript take {ms}"
-    ),
     sources=(
         "https://github.com/pytorch/pytorch/issues/46213",
         "https://github.com/pytorch/benchmark/pull/53",
         "https://docs.pytorch.org/docs/stable/jit.html",
     ),
 )
-LEAVE_UNFILLED = Remedy(
+def scripted_backward(f: Finding) -> Match | None:
+    return from_facts(f, f.slow.seen.scripted, "{n} backward graphs of TorchScript take {ms}")
+
+
+@Remedy(
     name="leave memory unfilled",
     cause="PyTorch's deterministic mode fills each new tensor before the tensor is written",
     fix="turn filling off: torch.utils.deterministic.fill_uninitialized_memory = False",
     condition="Ops that allocate a tensor without a value (aten::empty) call aten::fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    decide=from_facts(lambda f: f.slow.seen.filled, "new tensors are filled {times}"),
     sources=("https://docs.pytorch.org/docs/stable/deterministic.html",),
 )
-AS_MANY_THREADS = Remedy(
-    name="as many threads as CPUs",
-    cause="there are more threads than CPUs, or threads wait for each other",
-    fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
-    "OMP_WAIT_POLICY=passive)",
-    condition="A CPU runs the step, and run.json lists more threads than CPUs. For two compared "
-    "runs: the same calls take longer in the slower run, although it keeps more CPUs busy",
-    kinds=(*HOST, *WORK, causes.SLOWER),
-    decide=crowded,
-    sources=(
-        "https://github.com/tensorflow/tensorflow/issues/33138",
-        "https://github.com/uxlfoundation/oneDNN/issues/282",
-    ),
-)
-FASTER_SETTINGS = Remedy(
-    name="settings of the faster run",
-    cause="the same calls take longer with other settings than those of the faster run",
-    fix="use the settings of the faster run",
-    condition="The two runs differ in a setting, and the same calls take longer in the slower run",
-    kinds=(causes.SLOWER,),
-    decide=faster_settings,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/backends.html",
-        "https://www.tensorflow.org/api_docs/python/tf/config",
-        "https://docs.jax.dev/en/latest/config_options.html",
-    ),
-)
+def filled_memory(f: Finding) -> Match | None:
+    return from_facts(f, f.slow.seen.filled, "new tensors are filled {times}")

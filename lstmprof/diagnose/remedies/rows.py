@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import count, cropped, milliseconds, quantity, times_a_step
 
-#: Kinds of time that several rows have in common: ``HOST`` is time in which a device waits for its
-#: host, ``WORK`` is time in which work is done.
+#: Kinds of time that several rows have in common. ``HOST``: the host launches kernels, dispatches
+#: ops or runs Python, and no kernel runs. ``WORK``: matmuls or elementwise ops run.
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
@@ -52,10 +52,11 @@ Decide = Callable[[Finding], Match | None]
 class Remedy:
     """One cause of a slow step: how it shows in a profile, what to change, and sources.
 
-    ``decide`` returns a match if a finding of one of the ``kinds`` meets the ``condition``.
-    ``cause`` and ``fix`` are clauses. ``instead`` names new work that takes an unknown part of the
-    saved time; it is None if there is no such work. ``frameworks`` is empty if the row is for every
-    framework. ``sources`` are addresses of pages.
+    A ``Remedy`` decorates a function, its ``decide``, and takes the function's place. The function
+    returns a match if a finding of one of the ``kinds`` meets the ``condition``. ``cause`` and
+    ``fix`` are clauses. ``instead`` names new work that takes an unknown part of the saved time; it
+    is None if there is no such work. ``frameworks`` is empty if the row is for every framework.
+    ``sources`` are addresses of pages.
 
     ``several_kinds`` is True if the fix saves time of other kinds than the finding's, too.
     ``first`` is True if this cause becomes the verdict's cause even if the saving is unknown.
@@ -68,28 +69,29 @@ class Remedy:
     fix: str
     condition: str
     kinds: tuple[str, ...]
-    decide: Decide
     sources: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
     several_kinds: bool = False
     first: bool = False
     instead: str | None = None
+    decide: Decide = field(init=False)
+
+    def __call__(self, decide: Decide) -> Remedy:
+        """Return this row with ``decide``, the decorated function."""
+        object.__setattr__(self, "decide", decide)
+        return self
 
 
-def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:
-    """Return a function for ``Remedy.decide``, which matches if ``pick`` returns facts.
+def from_facts(f: Finding, facts: Sequence[Fact], seen: str) -> Match | None:
+    """Return a match if there are ``facts``, else None.
 
     The fix saves at most the time of all these facts. ``seen`` is a template of the evidence.
     ``{name}`` and ``{within}`` are fields of the first fact; ``{names}`` adds "and other ops" if
-    there are several facts. For all facts together, ``{n}`` is the number of calls, ``{times}`` the
-    same as ``40 times per step``, ``{ms}`` the time, and ``{cost}`` both.
+    there are several facts. For all facts together, ``{n}`` is the number of calls, ``{times}``
+    says how often they are called (``40 times per step``), ``{ms}`` is the time, and ``{cost}`` has
+    both.
     """
-
-    def decide(f: Finding) -> Match | None:
-        facts = pick(f)
-        return Match(in_words(f.slow, seen, facts), total(facts)) if facts else None
-
-    return decide
+    return Match(in_words(f.slow, seen, facts), total(facts)) if facts else None
 
 
 def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
@@ -124,7 +126,7 @@ def in_ms(profile: StepProfile, ns: float) -> str:
 
 
 def total(facts: Iterable[Fact]) -> int:
-    """Return the time of ``facts`` per step in ns."""
+    """Return the sum of the times of ``facts``, in ns per step."""
     return sum(fact.ns for fact in facts)
 
 
@@ -138,8 +140,8 @@ def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
 def series_of_launches(finding: Finding) -> int | None:
     """Return the ns per step of usual gaps before kernels, if slow launches explain the gaps.
 
-    They do not if there are few kernels (``SERIES``), the median gap is shorter than the median
-    kernel, or one long gap takes most of the time.
+    Return None if fewer than ``SERIES`` kernels run, the median gap is shorter than the median
+    kernel, or the usual gaps take less than half of all gaps (or of the waits for the host).
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:

@@ -38,8 +38,23 @@ _JAX_TANH = re.compile(r"while/body/.*tanh$")
 _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile(r"(?i)gru")
 
 
+@Remedy(
+    name="cuDNN for JAX",
+    cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
+    fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
+    "bfloat16)",
+    condition="A GPU runs a loop with eight or more matmuls per training step. The names of its "
+    "ops contain LSTM, or it computes tanh and the names contain no other type of cell. The "
+    "profile shows no cuDNN layer op and no Keras layer",
+    kinds=(*HOST, *WORK),
+    frameworks=JAX,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/13111",
+        "https://github.com/jax-ml/jax/pull/13319",
+        "https://github.com/keras-team/keras/pull/22399",
+    ),
+)
 def scanned_layer(f: Finding) -> Match | None:
-    """Match a recurrent layer of JAX that runs as a loop of XLA on a GPU."""
     profile = f.slow
     if profile.device is None or any(c.part == "rnn" for c in profile.contributors):
         return None
@@ -54,9 +69,9 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return a name for the layer that a loop of JAX computes, such as ``the LSTM``.
+    """Return words for the layer that a loop of JAX computes, such as ``the LSTM``.
 
-    Return None if no such loop is known or cuDNN has no such layer.
+    Return None if the profile shows no such loop, or if cuDNN cannot compute the layer.
     """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
@@ -71,8 +86,21 @@ def scanned(profile: StepProfile) -> str | None:
     return "what is likely an LSTM" if recurrent and not named_otherwise else None
 
 
+@Remedy(
+    name="unroll the loop",
+    cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
+    fix="give lax.scan a larger body (unroll=4), or run a network of this size on a CPU",
+    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or more "
+    "times per step",
+    kinds=HOST,
+    frameworks=JAX,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/2491",
+        "https://github.com/jax-ml/jax/issues/29946",
+        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+    ),
+)
 def small_loop(f: Finding) -> Match | None:
-    """Match a loop of XLA on a GPU if the median kernel is shorter than the median gap."""
     profile = f.slow
     saves_ns = series_of_launches(f)
     gaps = profile.seen.gaps
@@ -84,11 +112,23 @@ def small_loop(f: Finding) -> Match | None:
     return Match(f"{seen}{kernels_and_gaps(gaps)}", saves_ns)
 
 
+@Remedy(
+    name="gates together",
+    cause="the loop over time steps runs many small ops: one matmul for each gate",
+    fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
+    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
+    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
+    kinds=(DISPATCH,),
+    frameworks=JAX,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/36799",
+        "https://github.com/jax-ml/jax/issues/40150",
+        "https://github.com/jax-ml/jax/issues/26145",
+    ),
+)
 def gates_apart(f: Finding) -> Match | None:
-    """Match a loop of XLA on a CPU that runs a separate matmul for each gate's weights.
-
-    XLA calls each op of the loop from a table (thunks). One such call takes longer than a small op.
-    """
+    # XLA calls the ops of the loop one by one from a table (thunks). A call takes longer than the
+    # work of a small op.
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
     if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:
@@ -110,73 +150,22 @@ def _products_in_loop(profile: StepProfile) -> float:
     return sum(times for path, times in profile.seen.paths.items() if _PRODUCT.search(path))
 
 
-def scan_of_pytensor(f: Finding) -> Match | None:
-    """Match the op Scan of PyTensor or Theano, a loop that calls the cell's ops one by one."""
-    scans = times_called(f.slow, SCAN)
-    if not scans:
-        return None
-    moved = "move to PyTensor, which can compile the whole loop (mode='NUMBA')"
-    fix = moved if f.slow.framework == "theano" else ""
-    return Match(f"Scan runs {often(f.slow, scans)}", fix=fix)
-
-
-CUDNN_FOR_JAX = Remedy(
-    name="cuDNN for JAX",
-    cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
-    fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
-    "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of its "
-    "ops contain LSTM, or it computes tanh and the names contain no other type of cell. The "
-    "profile shows no cuDNN layer op and no Keras layer",
-    kinds=(*HOST, *WORK),
-    frameworks=JAX,
-    decide=scanned_layer,
-    sources=(
-        "https://github.com/jax-ml/jax/issues/13111",
-        "https://github.com/jax-ml/jax/pull/13319",
-        "https://github.com/keras-team/keras/pull/22399",
-    ),
-)
-WHOLE_SCAN = Remedy(
+@Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
     condition="The step runs the op Scan (in Theano: for or do_while), which calls other operators",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
-    decide=scan_of_pytensor,
     sources=(
         "https://github.com/keras-team/keras/issues/1063",
         "https://pytensor.readthedocs.io/en/latest/library/scan.html",
     ),
 )
-GATES_TOGETHER = Remedy(
-    name="gates together",
-    cause="the loop over time steps runs many small ops: one matmul for each gate",
-    fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
-    kinds=(DISPATCH,),
-    frameworks=JAX,
-    decide=gates_apart,
-    sources=(
-        "https://github.com/jax-ml/jax/issues/36799",
-        "https://github.com/jax-ml/jax/issues/40150",
-        "https://github.com/jax-ml/jax/issues/26145",
-    ),
-)
-UNROLL_THE_LOOP = Remedy(
-    name="unroll the loop",
-    cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
-    fix="give lax.scan a larger body (unroll=4), or run a network of this size on a CPU",
-    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or more "
-    "times per step",
-    kinds=HOST,
-    frameworks=JAX,
-    decide=small_loop,
-    sources=(
-        "https://github.com/jax-ml/jax/issues/2491",
-        "https://github.com/jax-ml/jax/issues/29946",
-        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-)
+def scan_of_pytensor(f: Finding) -> Match | None:
+    scans = times_called(f.slow, SCAN)
+    if not scans:
+        return None
+    moved = "move to PyTensor, which can compile the whole loop (mode='NUMBA')"
+    fix = moved if f.slow.framework == "theano" else ""
+    return Match(f"Scan runs {often(f.slow, scans)}", fix=fix)

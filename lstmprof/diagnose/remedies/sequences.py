@@ -1,8 +1,9 @@
 """Causes: PyTorch layers that run one time step or one sequence at a time.
 
-The program calls a layer for parts of its input; or the layer runs on a CPU and is not one that
-oneDNN computes in one op. oneDNN computes only nn.LSTM, in float32 or bfloat16 and without a
-projection; for all other layers, ATen loops over time steps (aten/src/ATen/native/RNN.cpp).
+There are two reasons. The program calls the layer for parts of its input. Or the layer runs on a
+CPU, and oneDNN cannot compute it in one op: oneDNN computes only nn.LSTM, in float32 or bfloat16
+and without a projection. For all other layers, ATen loops over time steps
+(aten/src/ATen/native/RNN.cpp).
 """
 
 from __future__ import annotations
@@ -30,15 +31,31 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import count, number_of
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: Least number of backward ops of indexing (x[t]) per step, on tensors of one shape, that count as
-#: a loop. The second number is for profiles without recorded shapes. Chosen by hand.
+#: Least number of backward ops of indexing (x[t]) per step that count as a loop over time steps.
+#: The ops must be on tensors of one shape; the second number is for profiles without recorded
+#: shapes. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
+#: The ``library`` of a row of the layer table if the layer's op called no library such as oneDNN.
+_NO_LIBRARY = "ATen"
+_RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
 _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all of them"
 
 
+@Remedy(
+    name="unbind before the loop",
+    cause="for each x[t] in the loop, the backward pass writes a gradient as large as the sequence",
+    fix="iterate over x.unbind(0) instead of indexing x[t]",
+    condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
+    "network. If the number of time steps is unknown, a training step must run the op eight or "
+    "more times on tensors of one shape (16 or more times, if shapes were not recorded)",
+    kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
+    frameworks=TORCH,
+    several_kinds=True,
+    sources=("https://github.com/pytorch/pytorch/pull/48474",),
+)
 def indexed_time_steps(f: Finding) -> Match | None:
-    """Match indexing (x[t]) in a loop: each backward op fills a whole gradient with zeros."""
-    if is_keras(f.slow) or one_time_step_per_call(f):  # such loops are not written by the user
+    # The user did not write the loops in Keras or in repeated calls of a layer.
+    if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
     calls = next((r for r in ops if r["name"] == "aten::select_backward"), None)
@@ -53,62 +70,7 @@ def indexed_time_steps(f: Finding) -> Match | None:
     return Match(seen, total(f.slow.seen.indexed))
 
 
-def one_by_one(f: Finding) -> Match | None:
-    """Match a layer that is called once for each sequence of a batch."""
-    calls = f.slow.seen.one_by_one
-    if not calls:
-        return None
-    seen = f"{calls[0].name} runs {often(f.slow, calls[0].count)}, each time for one sequence"
-    packed = f"{_PAD_ALL}, with pack_padded_sequence" if f.slow.runs_on == "cuda" else ""
-    return Match(seen, total(calls), fix=packed)
-
-
-UNBIND = Remedy(
-    name="unbind before the loop",
-    cause="for each x[t] in the loop, the backward pass writes a gradient as large as the sequence",
-    fix="iterate over x.unbind(0) instead of indexing x[t]",
-    condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
-    "network. If the number of time steps is unknown, a training step must run the op eight or "
-    "more times on tensors of one shape (16 or more times, if shapes were not recorded)",
-    kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
-    frameworks=TORCH,
-    several_kinds=True,
-    decide=indexed_time_steps,
-    sources=("https://github.com/pytorch/pytorch/pull/48474",),
-)
-SLICE_AT_ONCE = Remedy(
-    name="slice at once",
-    cause="slices are read or written one by one; each slice's gradient is as large as the tensor",
-    fix="read slices by one split or unbind, write them by one stack or cat, or use one mask or "
-    "index",
-    condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that do "
-    "not belong to PyTorch's own layers",
-    kinds=(*WORK, COPY, DISPATCH, LAUNCH),
-    frameworks=TORCH,
-    several_kinds=True,
-    decide=from_facts(lambda f: f.slow.seen.sliced, "{n} gradients of slices take {ms}"),
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/1788",
-        "https://github.com/pytorch/pytorch/pull/48474",
-    ),
-)
-PAD = Remedy(
-    name="pad instead of pack",
-    cause="a CPU computes packed sequences one time step at a time",
-    fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
-    condition="A CPU runs a layer over packed sequences, and no library op (such as oneDNN's) runs "
-    "the whole layer",
-    kinds=(*WORK, COPY, DISPATCH, PYTHON),
-    frameworks=TORCH,
-    several_kinds=True,
-    instead="the padded layer",
-    decide=from_facts(
-        lambda f: f.slow.seen.packed if f.slow.runs_on == "cpu" else (),
-        "{name} takes {ms} and runs over packed sequences",
-    ),
-    sources=("https://github.com/pytorch/pytorch/issues/149194",),
-)
-BATCH_SEQUENCES = Remedy(
+@Remedy(
     name="batch the sequences",
     cause="the layer is called for one sequence after another",
     fix=_PAD_ALL,
@@ -118,13 +80,57 @@ BATCH_SEQUENCES = Remedy(
     frameworks=TORCH,
     several_kinds=True,
     instead="the one call for all sequences",
-    decide=one_by_one,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html",
         "https://github.com/pytorch/pytorch/issues/1788",
     ),
 )
-TIME_FIRST = Remedy(
+def one_by_one(f: Finding) -> Match | None:
+    calls = f.slow.seen.one_by_one
+    if not calls:
+        return None
+    seen = f"{calls[0].name} runs {often(f.slow, calls[0].count)}, each time for one sequence"
+    packed = f"{_PAD_ALL}, with pack_padded_sequence" if f.slow.runs_on == "cuda" else ""
+    return Match(seen, total(calls), fix=packed)
+
+
+@Remedy(
+    name="slice at once",
+    cause="slices are read or written one by one; each slice's gradient is as large as the tensor",
+    fix="read slices by one split or unbind, write them by one stack or cat, or use one mask or "
+    "index",
+    condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that do "
+    "not belong to PyTorch's own layers",
+    kinds=(*WORK, COPY, DISPATCH, LAUNCH),
+    frameworks=TORCH,
+    several_kinds=True,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/1788",
+        "https://github.com/pytorch/pytorch/pull/48474",
+    ),
+)
+def slices(f: Finding) -> Match | None:
+    return from_facts(f, f.slow.seen.sliced, "{n} gradients of slices take {ms}")
+
+
+@Remedy(
+    name="pad instead of pack",
+    cause="a CPU computes packed sequences one time step at a time",
+    fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
+    condition="A CPU runs a layer over packed sequences, and no library op (such as oneDNN's) runs "
+    "the whole layer",
+    kinds=(*WORK, COPY, DISPATCH, PYTHON),
+    frameworks=TORCH,
+    several_kinds=True,
+    instead="the padded layer",
+    sources=("https://github.com/pytorch/pytorch/issues/149194",),
+)
+def packed_on_cpu(f: Finding) -> Match | None:
+    packed = f.slow.seen.packed if f.slow.runs_on == "cpu" else ()
+    return from_facts(f, packed, "{name} takes {ms} and runs over packed sequences")
+
+
+@Remedy(
     name="time first",
     cause="the layer copies its input into another layout on every call",
     fix="pass contiguous input of shape (time, batch, features), without batch_first=True",
@@ -132,23 +138,17 @@ TIME_FIRST = Remedy(
     "aten::contiguous or aten::reshape",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    decide=from_facts(
-        lambda f: f.slow.seen.relaid, "{within} copies its input into another layout {cost}"
-    ),
     sources=(
         "https://github.com/pytorch/pytorch/issues/621",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
     ),
 )
-
-
-#: The ``library`` of a row of the layer table if the layer's op called no library, such as oneDNN.
-_NO_LIBRARY = "ATen"
-_RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
+def relaid_input(f: Finding) -> Match | None:
+    return from_facts(f, f.slow.seen.relaid, "{within} copies its input into another layout {cost}")
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers that ATen runs op by op on a CPU, for the reason ``is_reason`` (of a row)."""
+    """Match layers that ATen runs op by op on a CPU, if ``is_reason`` is True for their rows."""
     profile = finding.slow
     rows = [
         row
@@ -167,42 +167,7 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     return Match(seen, round(took / profile.steps))
 
 
-def in_bfloat16(finding: Finding) -> Match | None:
-    """Match an LSTM in bfloat16 that oneDNN would run in one op on a CPU with AVX-512."""
-    if finding.slow.seen.packed:
-        return None
-
-    def is_reason(row: dict[str, Any]) -> bool:
-        return row["dtype"] == "bfloat16" and row["cell"] == "lstm" and not row["projection"]
-
-    return _off_library(finding, is_reason)
-
-
-def no_lstm(finding: Finding) -> Match | None:
-    """Match a GRU or plain RNN if dispatch and Python take at least half of the step.
-
-    An LSTM runs as one op and so saves calls: nn.GRU with 64 units took 14.6 ms, nn.LSTM 9.7 ms. An
-    nn.RNN with 256 units, whose time is mostly matmuls, gained nothing (PyTorch 2.13 on a CPU).
-    """
-    if not is_mostly_calls(finding.slow):
-        return None
-    return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))
-
-
-FLOAT32 = Remedy(
-    name="float32",
-    cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
-    fix="compute in float32: model.float() and inputs.float()",
-    condition="A CPU runs a PyTorch LSTM in float64, and the profile shows no library op (such as "
-    "oneDNN's) inside the layer",
-    kinds=(*HOST, *WORK, COPY),
-    frameworks=TORCH,
-    several_kinds=True,
-    instead="the layer in float32",
-    decide=lambda f: _off_library(f, lambda row: row["dtype"] == "float64"),
-    sources=(_RNN,),
-)
-FLOAT32_NOT_BFLOAT16 = Remedy(
+@Remedy(
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
@@ -212,23 +177,19 @@ FLOAT32_NOT_BFLOAT16 = Remedy(
     frameworks=TORCH,
     several_kinds=True,
     instead="the layer in float32",
-    decide=in_bfloat16,
     sources=("https://github.com/pytorch/pytorch/issues/118499", _RNN),
 )
-PROJECT_AFTERWARDS = Remedy(
-    name="project afterwards",
-    cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
-    fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
-    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), and the profile shows no "
-    "library op (such as oneDNN's) inside the layer",
-    kinds=(*HOST, *WORK, COPY),
-    frameworks=TORCH,
-    several_kinds=True,
-    instead="the layer without projection and of the nn.Linear after it",
-    decide=lambda f: _off_library(f, lambda row: bool(row["projection"])),
-    sources=(_RNN,),
-)
-LSTM_ON_CPU = Remedy(
+def in_bfloat16(finding: Finding) -> Match | None:
+    if finding.slow.seen.packed:
+        return None
+
+    def is_reason(row: dict[str, Any]) -> bool:
+        return row["dtype"] == "bfloat16" and row["cell"] == "lstm" and not row["projection"]
+
+    return _off_library(finding, is_reason)
+
+
+@Remedy(
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
     fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
@@ -238,6 +199,44 @@ LSTM_ON_CPU = Remedy(
     frameworks=TORCH,
     several_kinds=True,
     instead="nn.LSTM",
-    decide=no_lstm,
     sources=(_RNN,),
 )
+def no_lstm(finding: Finding) -> Match | None:
+    # nn.LSTM runs as one op and so saves calls: with 64 units, nn.GRU took 14.6 ms and nn.LSTM
+    # 9.7 ms. It is not faster than an nn.RNN with 256 units, which spends most of its time in
+    # matmuls (PyTorch 2.13 on a CPU).
+    if not is_mostly_calls(finding.slow):
+        return None
+    return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))
+
+
+@Remedy(
+    name="float32",
+    cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
+    fix="compute in float32: model.float() and inputs.float()",
+    condition="A CPU runs a PyTorch LSTM in float64, and the profile shows no library op (such as "
+    "oneDNN's) inside the layer",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    several_kinds=True,
+    instead="the layer in float32",
+    sources=(_RNN,),
+)
+def in_float64(f: Finding) -> Match | None:
+    return _off_library(f, lambda row: row["dtype"] == "float64")
+
+
+@Remedy(
+    name="project afterwards",
+    cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
+    fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
+    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), and the profile shows no "
+    "library op (such as oneDNN's) inside the layer",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    several_kinds=True,
+    instead="the layer without projection and of the nn.Linear after it",
+    sources=(_RNN,),
+)
+def projected(f: Finding) -> Match | None:
+    return _off_library(f, lambda row: bool(row["projection"]))

@@ -1,7 +1,7 @@
 """Causes: runtime start, tracing and compilation inside the steps, and operators run one by one.
 
-The names of operators and functions are those that JAX and TensorFlow write into their profiles
-(``seen.calls``).
+Rows recognise operators and functions by the names that JAX and TensorFlow write into their
+profiles (``seen.calls``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a version that fits a call, and the version that runs.
+#: Events of torch.compile: the search for a compiled version that fits a call, and the run of it.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
@@ -47,7 +47,7 @@ _HOW_NOT_TO_TRACE = {
     "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
     "with jax_explain_cache_misses, JAX prints why it recompiled",
 }
-#: (What changed, framework) → the fix. ``changed`` is a value of ``runs.fields.Recompiled``.
+#: (``Recompiled.changed``: what changed before a function was compiled again, framework) → the fix.
 _KEEP = {
     ("size", "torch"): "keep the size of {argument} constant, for example by padding to a few "
     "lengths, or use torch.compile(dynamic=True)",
@@ -82,8 +82,20 @@ _ON_LOADING = {
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
+@Remedy(
+    name="profile later",
+    cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
+    fix=_WARM_UP,
+    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or an "
+    "unusually long call: the first launch of a kernel, a call of a CUDA or HIP function before "
+    "the first kernel, or, in a profile without step markers, the first call of an op. Unusually "
+    "long means at least 1 ms, and ten times the median of the later calls of the function (for "
+    "ops on a CPU, a hundred times)",
+    kinds=(START,),
+    first=True,
+    sources=tuple(_ON_LOADING.values()),
+)
 def starts(f: Finding) -> Match | None:
-    """Match calls in the profiled steps that started the runtime or loaded code."""
     calls = f.slow.seen.loading
     if not calls:
         return None
@@ -100,7 +112,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return a clause with the times of a call that starts or loads, and of later calls."""
+    """Return a clause with the time of a call that starts or loads, and the time of later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
@@ -110,8 +122,24 @@ def _first_call(call: Fact) -> str:
     return f"the first {call.name} took {each_ns}, later calls took {later}"
 
 
+@Remedy(
+    name="trace once",
+    cause="functions are traced or compiled inside the profiled steps",
+    fix="keep shapes and types constant, and create compiled functions once, before the training "
+    "loop",
+    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
+    "code into a graph",
+    kinds=(COMPILE,),
+    first=True,
+    sources=(
+        "https://www.tensorflow.org/guide/function",
+        "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
+        "https://docs.jax.dev/en/latest/jit-compilation.html",
+        "https://github.com/tensorflow/tensorflow/issues/46518",
+        "https://github.com/pytorch/pytorch/issues/185135",
+    ),
+)
 def retraces(f: Finding) -> Match | None:
-    """Match tracing or compiling in the profiled steps."""
     facts = f.slow.seen.compiled
     if not facts or compiled_alone(f.slow) is not None:
         return None
@@ -143,7 +171,8 @@ def retraces(f: Finding) -> Match | None:
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
     """Return what changed before ``function`` was compiled again, or None if unknown.
 
-    PyTorch's events name no function; there, the function that was compiled most often counts.
+    PyTorch's events name no function. For PyTorch, return what changed for the function that was
+    compiled most often.
     """
     changes = profile.info.recompiled or ()
     if profile.framework in TORCH:
@@ -170,7 +199,7 @@ def _in_words(change: Recompiled) -> str:
 
 
 def _keep(f: Finding, change: Recompiled) -> str:
-    """Return how to keep constant what changed."""
+    """Return the fix, as a clause: how to keep constant what changed."""
     fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
     names = {
         name: cropped(getattr(change, name) or "") for name in ("function", "argument", "before")
@@ -180,8 +209,22 @@ def _keep(f: Finding, change: Recompiled) -> str:
     )
 
 
+@Remedy(
+    name="keep it compiled",
+    cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
+    fix="keep constant what the compiled function depends on",
+    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
+    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
+    "but run none",
+    kinds=(*HOST, causes.MEMORY),
+    frameworks=TORCH,
+    first=True,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/"
+        "programming_model.recompilation.html",
+    ),
+)
 def gave_up(f: Finding) -> Match | None:
-    """Match a function that torch.compile compiled too often, so that PyTorch runs it eagerly."""
     changes = f.slow.info.recompiled or ()
     change = next((each for each in changes if each.limit is not None), None)
     if change is None or times_called(f.slow, _COMPILED_REGION):
@@ -197,13 +240,24 @@ def gave_up(f: Finding) -> Match | None:
 
 
 def _function(within: str | None) -> str | None:
-    """Return the name of the function whose call is the op ``within``."""
+    """Return the function's name in ``within``, the name of a program or op that calls it."""
     program = PROGRAM.fullmatch(within or "")
     return program["name"] if program else within
 
 
+@Remedy(
+    name="capture once",
+    cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
+    fix="capture the graph before the profiled steps, and replay the graph in these steps",
+    condition="The profiled steps capture a graph (cudaStreamBeginCapture)",
+    kinds=(COMPILE,),
+    first=True,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
+    ),
+)
 def captures(f: Finding) -> Match | None:
-    """Match streams that are captured into a graph in the profiled steps."""
     captured_ns = _captured_ns(f)
     if not captured_ns:
         return None
@@ -224,21 +278,7 @@ def _shapes(f: Finding) -> str:
     return f"; the input shapes of {name} differ between steps: {some}"
 
 
-PROFILE_LATER = Remedy(
-    name="profile later",
-    cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
-    fix=_WARM_UP,
-    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or an "
-    "unusually long call: the first launch of a kernel, a call of a CUDA or HIP function before "
-    "the first kernel, or, in a profile without step markers, the first call of an op. Unusually "
-    "long means at least 1 ms, and ten times the median of the later calls of the function (for "
-    "ops on a CPU, a hundred times)",
-    kinds=(START,),
-    first=True,
-    decide=starts,
-    sources=tuple(_ON_LOADING.values()),
-)
-WARM_MIOPEN = Remedy(
+@Remedy(
     name="warm MIOpen up",
     cause="MIOpen compiles kernels inside the profiled steps",
     fix="run each input shape once before the profiled steps; keep MIOpen's cache "
@@ -247,67 +287,19 @@ WARM_MIOPEN = Remedy(
     "that compile",
     kinds=(COMPILE,),
     first=True,
-    decide=from_facts(
-        lambda f: [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)],
-        "{name} and similar calls take {ms}",
-    ),
     sources=(
         "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/cache.html",
         "https://github.com/pytorch/pytorch/issues/177834",
     ),
 )
-TRACE_ONCE = Remedy(
-    name="trace once",
-    cause="functions are traced or compiled inside the profiled steps",
-    fix="keep shapes and types constant, and create compiled functions once, before the training "
-    "loop",
-    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
-    "code into a graph",
-    kinds=(COMPILE,),
-    first=True,
-    decide=retraces,
-    sources=(
-        "https://www.tensorflow.org/guide/function",
-        "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
-        "https://docs.jax.dev/en/latest/jit-compilation.html",
-        "https://github.com/tensorflow/tensorflow/issues/46518",
-        "https://github.com/pytorch/pytorch/issues/185135",
-    ),
-)
-KEEP_IT_COMPILED = Remedy(
-    name="keep it compiled",
-    cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
-    fix="keep constant what the compiled function depends on",
-    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
-    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
-    "but run none",
-    kinds=(*HOST, causes.MEMORY),
-    frameworks=TORCH,
-    first=True,
-    decide=gave_up,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/"
-        "programming_model.recompilation.html",
-    ),
-)
-CAPTURE_ONCE = Remedy(
-    name="capture once",
-    cause="a CUDA or HIP graph is captured inside the profiled steps instead of before them",
-    fix="capture the graph before the profiled steps, and replay the graph in these steps",
-    condition="The profiled steps capture a graph (cudaStreamBeginCapture)",
-    kinds=(COMPILE,),
-    first=True,
-    decide=captures,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
-    ),
-)
+def miopen_compiles(f: Finding) -> Match | None:
+    calls = [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)]
+    return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
-#: Names of the programs that JAX compiles for its own functions if they are called outside jax.jit:
-#: the primitives of jax.lax, and the functions of jax.numpy and jax.nn that a recurrent network
-#: needs. Other names are programs of the user.
+#: JAX compiles a program for each of its own functions that is called outside jax.jit. These are
+#: the names of such programs: the primitives of jax.lax, and the functions of jax.numpy and jax.nn
+#: that a recurrent network needs. Programs with other names are the user's.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -323,18 +315,34 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: In a profile without step markers, a function that is compiled at least this often counts as
-#: compiled repeatedly. A warm-up compiles it once or, with its gradient, twice.
+#: In a profile without step markers, a function counts as compiled repeatedly if it is compiled at
+#: least this often. A warm-up compiles a function once, or twice if its gradient is compiled, too.
 _AGAIN = 3
-#: Events that TensorFlow records when Python calls one operator, including the operator itself.
+#: Events that TensorFlow records when Python calls an operator, including the operator's own event.
 _CALLING = re.compile(
     r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
     r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
 )
 
 
+@Remedy(
+    name="jit the whole",
+    cause="JAX calls many small compiled programs instead of one program for the whole step",
+    fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
+    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
+    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU must "
+    "wait for launches. On a CPU, the calls of these programs must take at least half of the "
+    "dispatch time. If the time is compilation, it must happen in several steps, and mostly for "
+    "single JAX operators",
+    kinds=(*HOST, COMPILE),
+    frameworks=JAX,
+    several_kinds=True,
+    sources=(
+        "https://docs.jax.dev/en/latest/jit-compilation.html",
+        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+    ),
+)
 def jitted_whole(f: Finding) -> Match | None:
-    """Match a series of small JAX programs, or repeated compilation of such programs."""
     if f.kind == COMPILE:
         return _compiled_alone(f)
     programs = small_programs(f.slow)
@@ -350,7 +358,7 @@ def jitted_whole(f: Finding) -> Match | None:
         f"compiled programs such as {_called(programs[0].name)} are called "
         f"{often(f.slow, _calls(programs))}"
     )
-    # A program that takes longer than all the small ones is the step; a shorter one is a helper.
+    # A program that takes longer than all small programs together is the step, not a helper.
     wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
     if not wholes:
         return Match(seen, saves)
@@ -364,7 +372,7 @@ def jitted_whole(f: Finding) -> Match | None:
 
 
 def _compiled_alone(f: Finding) -> Match | None:
-    """Match if JAX compiles mostly one of its own functions, called outside the user's jax.jit."""
+    """Match if most compilation is for one of JAX's own functions, called outside jax.jit."""
     name = compiled_alone(f.slow)
     if name is None:
         return None
@@ -376,9 +384,9 @@ def _compiled_alone(f: Finding) -> Match | None:
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """Return as text in how many steps something was compiled.
+    """Return as text in how many steps code was compiled: ``in 3 steps``.
 
-    Without step markers, return how often it was compiled.
+    Without step markers, return how often the first function was compiled: ``5 times``.
     """
     if profile.marked:
         return f"in {number_of(profile.seen.compiled_steps, 'step', 'steps')}"
@@ -386,9 +394,9 @@ def compiled_when(profile: StepProfile) -> str:
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return the name of the function that takes most of repeated compilation, if it is JAX's own.
+    """Return the name of JAX's own function that takes the most time of repeated compilation.
 
-    Return None if it is a user's function, or if nothing is compiled repeatedly.
+    Return None if a user's function takes more, or if nothing is compiled repeatedly.
     """
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
@@ -398,10 +406,10 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Return whether compilation repeats: in several steps, or of one function without markers.
+    """Return whether several steps compile, or a function is compiled ``_AGAIN`` times.
 
-    Without step markers, a function must be compiled at least ``_AGAIN`` times. If only one step
-    was profiled, it counts how often ``lstmprof run`` saw the function compiled again.
+    The number of compilations of a function decides in two cases. Without step markers, the
+    profile has this number. If only one step was profiled, ``lstmprof run`` counted it.
     """
     facts = profile.seen.compiled
     if profile.marked:
@@ -413,10 +421,11 @@ def is_compiled_again(profile: StepProfile) -> bool:
 
 
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
-    """Return the many small JAX programs that a run calls; empty if they are few.
+    """Return the small JAX programs that a run calls; empty if it calls few.
 
-    Small programs are JAX's own functions (``_OWN``), and programs called ``SERIES`` times per
-    step. They are few if there are fewer than ``SERIES`` calls per call of another program.
+    Small programs are JAX's own functions (``_OWN``), and programs called ``SERIES`` or more times
+    per step. The calls are few if there are fewer than ``SERIES`` for each call of a program that
+    is not small.
     """
     programs = profile.seen.programs
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
@@ -438,8 +447,23 @@ def _called(name: str) -> str:
     return cropped(match["name"] if match else name)
 
 
+@Remedy(
+    name="one tf.function",
+    cause="TensorFlow runs the step eagerly, operator by operator",
+    fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
+    "run_eagerly=False)",
+    condition="A step runs ten or more eager operators, and at least ten operators for each call "
+    "of a tf.function. The calls of the operators take at least half of the dispatch time. No step "
+    "traces or compiles",
+    kinds=HOST,
+    frameworks=TENSORFLOW,
+    several_kinds=True,
+    sources=(
+        "https://www.tensorflow.org/guide/function",
+        "https://github.com/tensorflow/tensorflow/issues/50488",
+    ),
+)
 def outside_of_a_function(f: Finding) -> Match | None:
-    """Match a series of TensorFlow operators that Python calls one by one."""
     operators = eager_operators(f.slow)
     if not operators or is_retraced(f.slow):
         return None
@@ -454,7 +478,7 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the time per step, in ns, of ``called`` programs or ops and the Python before each."""
+    """Return the ns per step of ``called`` programs or ops and of the Python before each call."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 
@@ -462,46 +486,9 @@ def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:
     """Return the TensorFlow operators that run outside any tf.function; empty if they are few.
 
-    They are few if there are fewer than ``SERIES`` per call of a tf.function.
+    The operators are few if fewer than ``SERIES`` run for each call of a tf.function.
     """
     eager = profile.seen.eager
     functions = [fact for fact in eager if FUNCTION.match(fact.name)]
     operators = [fact for fact in eager if not FUNCTION.match(fact.name)]
     return operators if _calls(operators) >= SERIES * max(1.0, _calls(functions)) else ()
-
-
-JIT_THE_WHOLE = Remedy(
-    name="jit the whole",
-    cause="JAX calls many small compiled programs instead of one program for the whole step",
-    fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
-    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU must "
-    "wait for launches. On a CPU, the calls of these programs must take at least half of the "
-    "dispatch time. If the time is compilation, it must happen in several steps, and mostly for "
-    "single JAX operators",
-    kinds=(*HOST, COMPILE),
-    frameworks=JAX,
-    several_kinds=True,
-    decide=jitted_whole,
-    sources=(
-        "https://docs.jax.dev/en/latest/jit-compilation.html",
-        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
-    ),
-)
-IN_ONE_FUNCTION = Remedy(
-    name="one tf.function",
-    cause="TensorFlow runs the step eagerly, operator by operator",
-    fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
-    "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and at least ten operators for each call "
-    "of a tf.function. The calls of the operators take at least half of the dispatch time. No step "
-    "traces or compiles",
-    kinds=HOST,
-    frameworks=TENSORFLOW,
-    several_kinds=True,
-    decide=outside_of_a_function,
-    sources=(
-        "https://www.tensorflow.org/guide/function",
-        "https://github.com/tensorflow/tensorflow/issues/50488",
-    ),
-)

@@ -38,14 +38,14 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: Least share of the step for which recording Python frames is advised, or for which reading values
-#: is reported as the cause. Chosen by hand.
+#: Recording Python frames is advised, and reading values is named as the cause, if the waits take
+#: at least this share of the step. Chosen by hand.
 _MUCH = 0.2
-#: Python frames as torch.profiler names them.
+#: Names of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
-#: PyTorch's frames of modules begin with this text.
+#: Beginning of the names of module frames (``nn.Module: LSTM_0``) in profiles of torch.profiler.
 _MODULE = "nn.Module: "
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
@@ -58,8 +58,8 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: Rows of (ops and ranges of a PyTorch wrapper of distributed training, its communication kernels,
-#: how to make the wrapper overlap this communication with other work).
+#: PyTorch's wrappers of distributed training. A row has the names of the wrapper's ops and ranges,
+#: the names of its communication kernels, and how to make this communication overlap other work.
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
@@ -75,12 +75,25 @@ _OVERLAP = (
 
 
 def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls inside those ops whose names satisfy ``inside``."""
+    """Return the blocking calls that are inside an op whose name satisfies ``inside``."""
     return [h for h in f.slow.seen.asked if h.within is not None and inside(h.within)]
 
 
+@Remedy(
+    name="ask for no value",
+    cause="the host reads single values (.item()) and waits for each value",
+    fix="avoid .item(): keep the value, such as the loss, as a tensor, and read it once in many "
+    "steps",
+    condition="The host reads values of tensors in the step (aten::item). If the tensors are on a "
+    "GPU, the reads must block the host. For kinds of time other than sync, the host must then "
+    "read two or more values per step, which take a fifth of the step or more",
+    kinds=(SYNC, *causes.WAITS),
+    frameworks=TORCH,
+    several_kinds=True,
+    first=True,
+    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+)
 def values_read(f: Finding) -> Match | None:
-    """Match values of tensors that the host reads in the step, such as by ``.item()``."""
     if f.slow.device is not None:
         return _read_from_device(f)
     rows = {r["name"]: r["count"] / f.slow.steps for r in f.slow.rows("ops")}
@@ -96,7 +109,7 @@ def values_read(f: Finding) -> Match | None:
 
 
 def _read_from_device(f: Finding) -> Match | None:
-    """Match values of the GPU that the host reads and waits for."""
+    """Match if the host reads values from the GPU and waits for them."""
     reads = f.slow.seen.read
     times = sum(fact.count for fact in reads)
     much = total(reads) >= _MUCH * f.slow.length_ns
@@ -114,8 +127,19 @@ def _read_from_device(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="pin memory",
+    cause="copies from pageable memory cannot overlap the step",
+    fix="use pin_memory() and non_blocking=True: copies of pinned memory can overlap the step",
+    condition="The step copies from or to pageable memory. For each such copy, the driver first "
+    "copies the data to a buffer of its own",
+    kinds=(SYNC, COPY, INPUT),
+    sources=(
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
+    ),
+)
 def pageable_copies(f: Finding) -> Match | None:
-    """Match copies from or to pageable host memory, which the driver has to copy first."""
     rows = [r for r in f.slow.rows("copies") if r.get("host_memory") == "pageable"]
     if not rows:
         return None
@@ -132,8 +156,18 @@ def pageable_copies(f: Finding) -> Match | None:
     return Match(seen, waits, fix) if waits else None
 
 
+@Remedy(
+    name="keep data on the GPU",
+    cause="the GPU waits for copies from and to the host's memory",
+    fix="leave the data on the GPU, or copy it on a second stream while kernels run",
+    condition="The copy time is the time in which copies run, but no kernel. Copies between host "
+    "and GPU take at least half of it. Copies from or to pageable memory do not count",
+    kinds=(COPY,),
+    sources=(
+        "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
+    ),
+)
 def transfers(f: Finding) -> Match | None:
-    """Match copies between host and GPU, except copies of pageable memory (``pageable_copies``)."""
     rows = [r for r in f.slow.rows("copies") if r.get("direction") in ("HtoD", "DtoH")]
     rows = [r for r in rows if r.get("host_memory") != "pageable"]
     spent = sum(c.ns for c in f.contributors if c.part == "transfer")
@@ -147,8 +181,19 @@ def transfers(f: Finding) -> Match | None:
     return Match(seen, spent)
 
 
+@Remedy(
+    name="synchronise once",
+    cause="the step waits several times for all work of the device (cudaDeviceSynchronize)",
+    fix="synchronise the device once per step, at the end of the code that you time",
+    condition="The host waits two or more times per step for all work of the device",
+    kinds=(SYNC,),
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://www.tensorflow.org/guide/gpu_performance_analysis",
+        "https://docs.jax.dev/en/latest/async_dispatch.html",
+    ),
+)
 def device_synchronised(f: Finding) -> Match | None:
-    """Match a host that waits more than once per step for all work of the device."""
     calls = [h for h in f.slow.seen.asked if _WHOLE_DEVICE.search(h.name)]
     times = sum(h.count for h in calls)
     if times < 2:
@@ -158,8 +203,19 @@ def device_synchronised(f: Finding) -> Match | None:
     return Match(seen, round(total(calls) * (1 - 1 / times)))
 
 
+@Remedy(
+    name="event sooner",
+    cause="work in a GPU stream waits for an event of another stream",
+    fix="record the event as soon as its data is ready; launch independent work before the wait",
+    condition="Work that the host has already launched waits for an event of another stream, or "
+    "for a host function in its stream",
+    kinds=(QUEUE,),
+    sources=(
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#host-functions-callbacks",
+    ),
+)
 def queued_work(f: Finding) -> Match | None:
-    """Match queued GPU work that waits for an event of another stream or for a host function."""
     waits = [h for h in f.slow.seen.queued if h.within]
     if not waits:
         return None
@@ -178,8 +234,17 @@ def queued_work(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="launch ahead",
+    cause="the GPU runs out of work when the host waits for it, and begins the next work late",
+    fix="let the host launch ahead: read values or synchronise once, after all launches",
+    condition="Two or more times per step, the GPU is idle and does not begin work that is already "
+    "launched, while the host is in a blocking call (such as cudaStreamSynchronize)",
+    kinds=(QUEUE,),
+    first=True,
+    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+)
 def run_dry(f: Finding) -> Match | None:
-    """Match blocking calls during which an idle GPU does not begin work that is launched."""
     calls = f.slow.seen.run_dry
     times = sum(call.count for call in calls)
     if times < 2:
@@ -191,8 +256,20 @@ def run_dry(f: Finding) -> Match | None:
     return Match(seen, total(calls))
 
 
+@Remedy(
+    name="allocate once",
+    cause="GPU memory is allocated or freed in later steps, not only in the first step",
+    fix="keep shapes constant, or let the framework reuse memory (a memory pool)",
+    condition="A runtime call such as cudaMalloc or cudaFree runs after the first step (in the "
+    "second half of the profile if it has no step markers)",
+    kinds=(ALLOCATION,),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+        "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+        "https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
+    ),
+)
 def allocations(f: Finding) -> Match | None:
-    """Match calls that allocate or free memory after the first step."""
     calls = f.slow.seen.later_allocs
     if not calls:
         return None
@@ -208,8 +285,21 @@ def allocations(f: Finding) -> Match | None:
     return Match(f"{names} run {often(f.slow, number)} {when}", total(calls), fix)
 
 
+@Remedy(
+    name="overlap communication",
+    cause="ranks communicate while their devices compute nothing",
+    fix="start communication earlier, on a stream of its own, so that it overlaps with computation",
+    condition="Collectives run while the device computes nothing, although the step also computes "
+    "at other times",
+    kinds=(COLLECTIVE,),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+        "https://docs.pytorch.org/docs/stable/fsdp.html",
+        "https://www.tensorflow.org/guide/distributed_training",
+        "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
+    ),
+)
 def collectives(f: Finding) -> Match | None:
-    """Match communication during which the device computes nothing, if it has work to overlap."""
     profile = f.slow
     computing = sum(
         c.ns for c in profile.contributors if c.state == "busy" and c.part != "collective"
@@ -229,12 +319,22 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the wait of the profiled device for other ranks per step, in ns; 0 if unknown."""
+    """Return how long the diagnosed device waits for other ranks per step, in ns; 0 if unknown."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 
+@Remedy(
+    name="even out the ranks",
+    cause="ranks wait in collectives for one late rank",
+    fix="make the late rank faster, or give all ranks the same amount of work",
+    condition="In most steps, the same rank is the last to arrive in the collectives of all ranks, "
+    "and the other ranks wait for it",
+    kinds=tuple(causes.KINDS),
+    several_kinds=True,
+    first=True,
+    sources=("https://docs.pytorch.org/docs/stable/distributed.html",),
+)
 def late_rank(f: Finding) -> Match | None:
-    """Match a late rank: the diagnosed rank, or another rank that the diagnosed rank waits for."""
     profile, straggler = f.slow, f.slow.straggler
     if straggler is None:
         return None
@@ -261,8 +361,18 @@ def late_rank(f: Finding) -> Match | None:
     return Match("", waits_ns, fix, cause)
 
 
+@Remedy(
+    name="group by length",
+    cause="ranks wait in collectives for a late rank, and not always for the same rank",
+    fix="give all ranks the same amount of work in each step: group samples by length",
+    condition="In at least three quarters of the steps, one rank arrives late in the collectives "
+    "of all ranks, but not always the same rank",
+    kinds=tuple(causes.KINDS),
+    several_kinds=True,
+    first=True,
+    sources=("https://github.com/huggingface/transformers/issues/47340",),
+)
 def late_in_turn(f: Finding) -> Match | None:
-    """Match communication that waits for a late rank, if the late rank changes between steps."""
     profile, straggler = f.slow, f.slow.straggler
     waits_ns = _waits_for_ranks(profile)
     if f.kind != COLLECTIVE or straggler is None or not straggler.moves or not waits_ns:
@@ -271,8 +381,20 @@ def late_in_turn(f: Finding) -> Match | None:
     return Match(seen, waits_ns)
 
 
+@Remedy(
+    name="compute on the device",
+    cause="the GPU waits for an op that computes on the CPU",
+    fix="run the op on the GPU, or before the step: in the DataLoader or once at the start",
+    condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more. The op neither "
+    "calls the GPU's runtime nor launches kernels",
+    kinds=(causes.CPU_OP,),
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://www.tensorflow.org/guide/gpu_performance_analysis",
+        "https://docs.jax.dev/en/latest/async_dispatch.html",
+    ),
+)
 def computed_on_cpu(f: Finding) -> Match | None:
-    """Match ops that compute on the CPU while the GPU waits for them."""
     first = max(f.contributors, key=lambda c: c.ns, default=None)
     if first is None:
         return None
@@ -284,50 +406,7 @@ def computed_on_cpu(f: Finding) -> Match | None:
     return Match(seen, total_ns(f.contributors), fix if f.slow.framework == "torch" else "")
 
 
-def hidden_python(f: Finding) -> Match | None:
-    """Match a device that waits for Python, if the profile has no Python frames."""
-    profile = f.slow
-    if f.fast is not None or profile.device is None or profile.implementation:
-        return None
-    if any(_FRAME.search(c.name or "") for c in profile.contributors):
-        return None
-    if f.slow_ns < _MUCH * profile.length_ns or series_of_launches(f) is not None:
-        return None
-    if waits_for_python(f) is not None:
-        return None
-    return Match("the profile has no Python frames")
-
-
-def waits_for_python(f: Finding) -> Match | None:
-    """Match a Python frame or range that takes most of the time in which the host runs no op."""
-    places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
-    passed_over = (_STEP, _WAITS, INDUCTOR)
-    if not places or any(pattern.search(places[0].name) for pattern in passed_over):
-        return None
-    first, name = places[0], cropped(places[0].name)
-    layer = first.name.startswith((_MODULE, KERAS_LAYER))
-    if layer and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
-        return None  # other rows match the Python of a loop over time steps
-    seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} in which no op runs"
-    fix = f"profile '{name}' with a sampling profiler: py-spy record --native"
-    return Match(seen, first.delta_ns, fix=fix)
-
-
-COMPUTE_ON_THE_DEVICE = Remedy(
-    name="compute on the device",
-    cause="the GPU waits for an op that computes on the CPU",
-    fix="run the op on the GPU, or before the step: in the DataLoader or once at the start",
-    condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more. The op neither "
-    "calls the GPU's runtime nor launches kernels",
-    kinds=(causes.CPU_OP,),
-    decide=computed_on_cpu,
-    sources=(
-        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        "https://www.tensorflow.org/guide/gpu_performance_analysis",
-        "https://docs.jax.dev/en/latest/async_dispatch.html",
-    ),
-)
-RECORD_FRAMES = Remedy(
+@Remedy(
     name="record frames",
     cause="the GPU waits for Python code that the profile does not show",
     fix="record Python frames to see this code: torch.profiler (with_stack=True) or lstmprof run",
@@ -336,160 +415,22 @@ RECORD_FRAMES = Remedy(
     "before kernels explain less than half of this wait",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
-    decide=hidden_python,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
 )
-ASK_FOR_NO_VALUE = Remedy(
-    name="ask for no value",
-    cause="the host reads single values (.item()) and waits for each value",
-    fix="avoid .item(): keep the value, such as the loss, as a tensor, and read it once in many "
-    "steps",
-    condition="The host reads values of tensors in the step (aten::item). If the tensors are on a "
-    "GPU, the reads must block the host. For kinds of time other than sync, the host must then "
-    "read two or more values per step, which take a fifth of the step or more",
-    kinds=(SYNC, *causes.WAITS),
-    frameworks=TORCH,
-    several_kinds=True,
-    first=True,
-    decide=values_read,
-    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
-)
-ASK_FOR_NO_SIZE = Remedy(
-    name="ask for no size",
-    cause="the host waits for results whose size depends on the data",
-    fix="use ops whose result has a fixed size: torch.where or masked_fill, with a mask",
-    condition="The host blocks inside ops whose result size depends on the data (aten::nonzero)",
-    kinds=(SYNC,),
-    frameworks=TORCH,
-    decide=from_facts(lambda f: _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}"),
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
-)
-SYNCHRONISE_ONCE = Remedy(
-    name="synchronise once",
-    cause="the step waits several times for all work of the device (cudaDeviceSynchronize)",
-    fix="synchronise the device once per step, at the end of the code that you time",
-    condition="The host waits two or more times per step for all work of the device",
-    kinds=(SYNC,),
-    decide=device_synchronised,
-    sources=(
-        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        "https://www.tensorflow.org/guide/gpu_performance_analysis",
-        "https://docs.jax.dev/en/latest/async_dispatch.html",
-    ),
-)
-PIN_MEMORY = Remedy(
-    name="pin memory",
-    cause="copies from pageable memory cannot overlap the step",
-    fix="use pin_memory() and non_blocking=True: copies of pinned memory can overlap the step",
-    condition="The step copies from or to pageable memory. For each such copy, the driver first "
-    "copies the data to a buffer of its own",
-    kinds=(SYNC, COPY, INPUT),
-    decide=pageable_copies,
-    sources=(
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
-    ),
-)
-KEEP_ON_THE_GPU = Remedy(
-    name="keep data on the GPU",
-    cause="the GPU waits for copies from and to the host's memory",
-    fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="The copy time is the time in which copies run, but no kernel. Copies between host "
-    "and GPU take at least half of it. Copies from or to pageable memory do not count",
-    kinds=(COPY,),
-    decide=transfers,
-    sources=(
-        "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
-    ),
-)
-EVENT_SOONER = Remedy(
-    name="event sooner",
-    cause="work in a GPU stream waits for an event of another stream",
-    fix="record the event as soon as its data is ready; launch independent work before the wait",
-    condition="Work that the host has already launched waits for an event of another stream, or "
-    "for a host function in its stream",
-    kinds=(QUEUE,),
-    decide=queued_work,
-    sources=(
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#host-functions-callbacks",
-    ),
-)
-LAUNCH_AHEAD = Remedy(
-    name="launch ahead",
-    cause="the GPU runs out of work when the host waits for it, and begins the next work late",
-    fix="let the host launch ahead: read values or synchronise once, after all launches",
-    condition="Two or more times per step, the GPU is idle and does not begin work that is already "
-    "launched, while the host is in a blocking call (such as cudaStreamSynchronize)",
-    kinds=(QUEUE,),
-    first=True,
-    decide=run_dry,
-    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
-)
-ALLOCATE_ONCE = Remedy(
-    name="allocate once",
-    cause="GPU memory is allocated or freed in later steps, not only in the first step",
-    fix="keep shapes constant, or let the framework reuse memory (a memory pool)",
-    condition="A runtime call such as cudaMalloc or cudaFree runs after the first step (in the "
-    "second half of the profile if it has no step markers)",
-    kinds=(ALLOCATION,),
-    decide=allocations,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
-        "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-        "https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
-    ),
-)
-EVEN_OUT_THE_RANKS = Remedy(
-    name="even out the ranks",
-    cause="ranks wait in collectives for one late rank",
-    fix="make the late rank faster, or give all ranks the same amount of work",
-    condition="In most steps, the same rank is the last to arrive in the collectives of all ranks, "
-    "and the other ranks wait for it",
-    kinds=tuple(causes.KINDS),
-    several_kinds=True,
-    first=True,
-    decide=late_rank,
-    sources=("https://docs.pytorch.org/docs/stable/distributed.html",),
-)
-GROUP_BY_LENGTH = Remedy(
-    name="group by length",
-    cause="ranks wait in collectives for a late rank, and not always for the same rank",
-    fix="give all ranks the same amount of work in each step: group samples by length",
-    condition="In at least three quarters of the steps, one rank arrives late in the collectives "
-    "of all ranks, but not always the same rank",
-    kinds=tuple(causes.KINDS),
-    several_kinds=True,
-    first=True,
-    decide=late_in_turn,
-    sources=("https://github.com/huggingface/transformers/issues/47340",),
-)
-OVERLAP_COMMUNICATION = Remedy(
-    name="overlap communication",
-    cause="ranks communicate while their devices compute nothing",
-    fix="start communication earlier, on a stream of its own, so that it overlaps with computation",
-    condition="Collectives run while the device computes nothing, although the step also computes "
-    "at other times",
-    kinds=(COLLECTIVE,),
-    decide=collectives,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
-        "https://docs.pytorch.org/docs/stable/fsdp.html",
-        "https://www.tensorflow.org/guide/distributed_training",
-        "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
-    ),
-)
-WAIT_BESIDE_THE_STEP = Remedy(
-    name="wait beside the step",
-    cause="the script waits in the step",
-    fix="remove this wait, or let another thread wait while the step computes",
-    condition="A line of the script waits between ops: it sleeps, or waits for a lock, a queue, a "
-    "file or another process",
-    kinds=(causes.WAITING,),
-    decide=lambda f: Match("", f.slow_ns),
-    sources=("https://docs.python.org/3/library/queue.html",),
-)
-LOOK_INSIDE = Remedy(
+def hidden_python(f: Finding) -> Match | None:
+    profile = f.slow
+    if f.fast is not None or profile.device is None or profile.implementation:
+        return None
+    if any(_FRAME.search(c.name or "") for c in profile.contributors):
+        return None
+    if f.slow_ns < _MUCH * profile.length_ns or series_of_launches(f) is not None:
+        return None
+    if waits_for_python.decide(f) is not None:
+        return None
+    return Match("the profile has no Python frames")
+
+
+@Remedy(
     name="look inside",
     cause="one range or Python function takes most of the time in which no op runs",
     fix="profile this function with a sampling profiler: py-spy record --native",
@@ -497,6 +438,43 @@ LOOK_INSIDE = Remedy(
     "time of ranges without ops). It is not a step, a phase or a wait, and does not belong to a "
     "framework",
     kinds=(PYTHON, causes.RANGE),
-    decide=waits_for_python,
     sources=("https://github.com/benfred/py-spy",),
 )
+def waits_for_python(f: Finding) -> Match | None:
+    places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
+    passed_over = (_STEP, _WAITS, INDUCTOR)
+    if not places or any(pattern.search(places[0].name) for pattern in passed_over):
+        return None
+    first, name = places[0], cropped(places[0].name)
+    layer = first.name.startswith((_MODULE, KERAS_LAYER))
+    if layer and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
+        return None  # the layer is a loop over time steps, whose Python other rows match
+    seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} in which no op runs"
+    fix = f"profile '{name}' with a sampling profiler: py-spy record --native"
+    return Match(seen, first.delta_ns, fix=fix)
+
+
+@Remedy(
+    name="ask for no size",
+    cause="the host waits for results whose size depends on the data",
+    fix="use ops whose result has a fixed size: torch.where or masked_fill, with a mask",
+    condition="The host blocks inside ops whose result size depends on the data (aten::nonzero)",
+    kinds=(SYNC,),
+    frameworks=TORCH,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
+)
+def sizes_read(f: Finding) -> Match | None:
+    return from_facts(f, _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}")
+
+
+@Remedy(
+    name="wait beside the step",
+    cause="the script waits in the step",
+    fix="remove this wait, or let another thread wait while the step computes",
+    condition="A line of the script waits between ops: it sleeps, or waits for a lock, a queue, a "
+    "file or another process",
+    kinds=(causes.WAITING,),
+    sources=("https://docs.python.org/3/library/queue.html",),
+)
+def script_waits(f: Finding) -> Match | None:
+    return Match("", f.slow_ns)

@@ -21,13 +21,13 @@ from lstmprof.diagnose.remedies.rows import (
     often,
     total,
 )
-from lstmprof.diagnose.seen import Fact, Product
+from lstmprof.diagnose.seen import Product
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 from lstmprof.numbers import count, cropped, listed
 
-#: Largest share of a float32 matmul's time that TF32 saves: tensor cores are at most eight times as
-#: fast (A100: 156 and 19.5 TFLOP/s).
+#: Largest share of a float32 matmul's time that TF32 saves: with tensor cores, a matmul is at most
+#: eight times as fast (A100: 156 instead of 19.5 TFLOP/s).
 _TF32_SAVES = 7 / 8
 #: Names of GPUs with TF32 (compute capability 8.0 or later), and of kernels made for such GPUs.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -41,13 +41,14 @@ _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
 #: First compute capability (7.0, written 70) of NVIDIA GPUs with tensor cores. The GTX 16 series
-#: has a later one, but no tensor cores.
+#: (compute capability 7.5) is an exception: it has no tensor cores.
 _FIRST_WITH_TENSOR_CORES = 70
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
-#: Kernels of cuBLAS, CUTLASS and MAGMA without tensor cores; kernels with tensor cores have a
-#: number before ``gemm`` (s884gemm, h16816gemm).
+#: Kernels of cuBLAS, CUTLASS and MAGMA that use no tensor cores. Kernels that use them have a
+#: number before ``gemm`` in their names (s884gemm, h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
-#: CUTLASS kernels for unaligned rows. The number in the name is how many elements a load reads.
+#: CUTLASS kernels for unaligned rows. The number in the name is how many elements one load reads:
+#: fewer than the 8 of ``_ALIGNED``.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
 #: A step looks up few rows of an embedding table if it looks up at most this share of the rows.
 #: Chosen by hand.
@@ -56,8 +57,20 @@ _FEW_ROWS = 0.25
 _ALIGNED = 8
 
 
+@Remedy(
+    name="do it once",
+    cause="an op runs more often per step than in the faster run",
+    fix="look for work that the step does twice, or in more calls than necessary",
+    condition="Both runs use the same implementation, and the slower run calls an op at least 1.5 "
+    "times as often",
+    kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://www.tensorflow.org/guide/gpu_performance_analysis",
+        "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
+    ),
+)
 def repeated(f: Finding) -> Match | None:
-    """Match an op that the slow run calls more often than the fast run."""
     name = f.slow.implementation
     if f.fast is None or name is None or f.fast.implementation != name:
         return None
@@ -70,11 +83,20 @@ def repeated(f: Finding) -> Match | None:
     return Match(seen, grown.delta_ns)
 
 
+@Remedy(
+    name="cast once before the loop",
+    cause="autocast casts weights and inputs in every time step",
+    fix="cast weights and inputs once, before the loop over time steps",
+    condition="In a run of `lstmprof capture`: autocast casts at least once per time step. In "
+    "other profiles: layers run cell by cell, and a step has eight or more casts to half precision",
+    kinds=(CAST,),
+    frameworks=TORCH,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/amp.html",
+        "https://github.com/NVIDIA/apex/issues/297",
+    ),
+)
 def casts_each_time_step(f: Finding) -> Match | None:
-    """Match casts of mixed precision in every time step of a loop.
-
-    ``precision`` in run.json shows mixed precision; without it, casts to half precision do.
-    """
     if f.slow.info.precision is None:
         return _casts_to_half(f)
     casts, steps = counted(f.slow, "casts"), f.slow.time_steps
@@ -99,8 +121,20 @@ def _casts_to_half(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="keep one type",
+    cause="an op casts tensors from one element type to another",
+    fix="avoid casts: create each tensor in the dtype that the next op uses",
+    condition="The names of ops or kernels show casts, and the profile shows which op makes most "
+    "of them",
+    kinds=(CAST,),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/amp.html",
+        "https://www.tensorflow.org/guide/mixed_precision",
+        "https://docs.jax.dev/en/latest/type_promotion.html",
+    ),
+)
 def casts(f: Finding) -> Match | None:
-    """Match the op whose casts take most time; the evidence names both types."""
     rows = sorted(f.slow.rows("casts"), key=lambda row: -row["total_ns"])
     if not rows or rows[0]["op"] is None or may_be_copies(f.slow):
         return None
@@ -112,14 +146,16 @@ def casts(f: Finding) -> Match | None:
     return Match(seen, round(row["total_ns"] / f.slow.steps))
 
 
-def _relaid_by_choice(f: Finding) -> list[Fact]:
-    """Return the copies into another layout by ops such as ``contiguous``, not by layers."""
-    moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
-    return [] if 2 * total(f.slow.seen.relaid) > total(moved) else moved
-
-
+@Remedy(
+    name="channels last",
+    cause="images are converted between NCHW and NHWC around convolutions",
+    fix="use memory_format=torch.channels_last for the model and its inputs",
+    condition="Kernels convert images between NCHW and NHWC",
+    kinds=(COPY, MEMORY, GEMM),
+    frameworks=TORCH,
+    sources=("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",),
+)
 def channels_last(f: Finding) -> Match | None:
-    """Match layout conversions (NCHW to NHWC and back) around convolutions."""
     rows = [r for r in f.slow.rows("kernels") if _TO_CHANNELS_LAST.search(r["name"])]
     if not rows:
         return None
@@ -130,8 +166,20 @@ def channels_last(f: Finding) -> Match | None:
     )
 
 
+@Remedy(
+    name="TF32",
+    cause="float32 matmuls do not use the tensor cores",
+    fix="allow TF32, a less precise format: torch.set_float32_matmul_precision('high')",
+    condition="float32 matmuls run without tensor cores on a GPU that supports TF32 (compute "
+    "capability 8.0 or later)",
+    kinds=(GEMM,),
+    frameworks=TORCH,
+    sources=(
+        "https://www.nvidia.com/en-us/data-center/a100/",
+        "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
+    ),
+)
 def tf32(f: Finding) -> Match | None:
-    """Match float32 matmuls on a GPU that supports TF32, if TF32 is off."""
     info = f.slow.info
     if f.slow.device is None or info.tf32 or info.precision not in (None, "fp32"):
         return None
@@ -147,14 +195,33 @@ def tf32(f: Finding) -> Match | None:
     return Match(seen, saves, fix="" if info.precision is None else ours)
 
 
+@Remedy(
+    name="cuDNN's CTC",
+    cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
+    fix="cuDNN needs concatenated int32 targets on the CPU, full-length inputs and blank 0",
+    condition="A kernel of PyTorch's own CTC loss (ctc_loss_log_alpha) runs",
+    kinds=(causes.CTC,),
+    frameworks=TORCH,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html",),
+)
 def native_ctc(f: Finding) -> Match | None:
-    """Match PyTorch's own CTC loss kernels on a GPU; cuDNN has a kernel for this loss."""
     own = any("ctc_loss_log_alpha" in (c.name or "") for c in f.contributors)
     return Match("", f.slow_ns) if own else None
 
 
+@Remedy(
+    name="float32 without tensor cores",
+    cause="half precision runs on a GPU without tensor cores",
+    fix="try float32: without tensor cores, half precision saves memory but no time in matmuls",
+    condition="Matmuls in float16 or bfloat16 run on a GPU without tensor cores: compute "
+    "capability below 7.0, or the GTX 16 series",
+    kinds=(GEMM, CAST),
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/1539",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#arithmetic-instructions",
+    ),
+)
 def no_tensor_cores(f: Finding) -> Match | None:
-    """Match half-precision matmuls on a GPU without tensor cores."""
     products = f.slow.seen.half_products
     gpu = _without_tensor_cores(f.slow) if products else None
     return None if gpu is None else Match(f"{products[0].op} runs in {products[0].dtype} on {gpu}")
@@ -171,8 +238,19 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
     return f"a {match[0]}" if match else None
 
 
+@Remedy(
+    name="multiples of 8",
+    cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
+    fix="pad the sizes of these matmuls to multiples of 8",
+    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of this "
+    "matmul uses no tensor cores, or it is a kernel for unaligned rows",
+    kinds=(GEMM,),
+    sources=(
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
+        "https://github.com/pytorch/pytorch/pull/3409",
+    ),
+)
 def odd_sizes(f: Finding) -> Match | None:
-    """Match half-precision matmuls with sizes for which tensor cores are unused or slow."""
     if f.slow.device is None or _without_tensor_cores(f.slow):
         return None
     odd = [
@@ -194,8 +272,24 @@ def odd_sizes(f: Finding) -> Match | None:
     return Match(seen, sum(p.ns for p in odd), fix=f"pad the size {listed(pads)}")
 
 
+@Remedy(
+    name="sparse gradient",
+    cause="the gradient and the optimizer process all rows of an embedding table, but a step uses "
+    "few",
+    fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
+    condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
+    "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
+    "embedding's shape; an output layer that shares the weights would do so",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    several_kinds=True,
+    instead="the sparse update",
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
+        "https://github.com/pytorch/pytorch/issues/5309",
+    ),
+)
 def dense_table(f: Finding) -> Match | None:
-    """Match a step that updates a whole embedding table although it looks up few rows."""
     tables = [t for t in f.slow.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
     if not tables:
         return None
@@ -209,77 +303,7 @@ def _odd(product: Product) -> list[int]:
     return [size for size in dict.fromkeys(product.sizes) if size % _ALIGNED]
 
 
-SPARSE_GRADIENT = Remedy(
-    name="sparse gradient",
-    cause="the gradient and the optimizer process all rows of an embedding table, but a step uses "
-    "few",
-    fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
-    condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
-    "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
-    "embedding's shape; an output layer that shares the weights would do so",
-    kinds=(*HOST, *WORK, COPY),
-    frameworks=TORCH,
-    several_kinds=True,
-    instead="the sparse update",
-    decide=dense_table,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
-        "https://github.com/pytorch/pytorch/issues/5309",
-    ),
-)
-DO_IT_ONCE = Remedy(
-    name="do it once",
-    cause="an op runs more often per step than in the faster run",
-    fix="look for work that the step does twice, or in more calls than necessary",
-    condition="Both runs use the same implementation, and the slower run calls an op at least 1.5 "
-    "times as often",
-    kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
-    decide=repeated,
-    sources=(
-        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        "https://www.tensorflow.org/guide/gpu_performance_analysis",
-        "https://docs.jax.dev/en/latest/gpu_performance_tips.html",
-    ),
-)
-CAST_ONCE = Remedy(
-    name="cast once before the loop",
-    cause="autocast casts weights and inputs in every time step",
-    fix="cast weights and inputs once, before the loop over time steps",
-    condition="In a run of `lstmprof capture`: autocast casts at least once per time step. In "
-    "other profiles: layers run cell by cell, and a step has eight or more casts to half precision",
-    kinds=(CAST,),
-    frameworks=TORCH,
-    decide=casts_each_time_step,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/amp.html",
-        "https://github.com/NVIDIA/apex/issues/297",
-    ),
-)
-KEEP_ONE_TYPE = Remedy(
-    name="keep one type",
-    cause="an op casts tensors from one element type to another",
-    fix="avoid casts: create each tensor in the dtype that the next op uses",
-    condition="The names of ops or kernels show casts, and the profile shows which op makes most "
-    "of them",
-    kinds=(CAST,),
-    decide=casts,
-    sources=(
-        "https://docs.pytorch.org/docs/stable/amp.html",
-        "https://www.tensorflow.org/guide/mixed_precision",
-        "https://docs.jax.dev/en/latest/type_promotion.html",
-    ),
-)
-CHANNELS_LAST = Remedy(
-    name="channels last",
-    cause="images are converted between NCHW and NHWC around convolutions",
-    fix="use memory_format=torch.channels_last for the model and its inputs",
-    condition="Kernels convert images between NCHW and NHWC",
-    kinds=(COPY, MEMORY, GEMM),
-    frameworks=TORCH,
-    decide=channels_last,
-    sources=("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",),
-)
-KEEP_THE_LAYOUT = Remedy(
+@Remedy(
     name="keep the layout",
     cause="tensors are copied into another memory layout",
     fix="create the tensor in the layout that the next op reads, or convert the tensor only once",
@@ -287,59 +311,13 @@ KEEP_THE_LAYOUT = Remedy(
     "time of these copies is outside recurrent layers",
     kinds=(COPY,),
     frameworks=TORCH,
-    decide=from_facts(_relaid_by_choice, "{within} copies tensors {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html",
         "https://github.com/pytorch/pytorch/issues/621",
     ),
 )
-TF32 = Remedy(
-    name="TF32",
-    cause="float32 matmuls do not use the tensor cores",
-    fix="allow TF32, a less precise format: torch.set_float32_matmul_precision('high')",
-    condition="float32 matmuls run without tensor cores on a GPU that supports TF32 (compute "
-    "capability 8.0 or later)",
-    kinds=(GEMM,),
-    frameworks=TORCH,
-    decide=tf32,
-    sources=(
-        "https://www.nvidia.com/en-us/data-center/a100/",
-        "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
-    ),
-)
-CUDNN_CTC = Remedy(
-    name="cuDNN's CTC",
-    cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
-    fix="cuDNN needs concatenated int32 targets on the CPU, full-length inputs and blank 0",
-    condition="A kernel of PyTorch's own CTC loss (ctc_loss_log_alpha) runs",
-    kinds=(causes.CTC,),
-    frameworks=TORCH,
-    decide=native_ctc,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html",),
-)
-NO_TENSOR_CORES = Remedy(
-    name="float32 without tensor cores",
-    cause="half precision runs on a GPU without tensor cores",
-    fix="try float32: without tensor cores, half precision saves memory but no time in matmuls",
-    condition="Matmuls in float16 or bfloat16 run on a GPU without tensor cores: compute "
-    "capability below 7.0, or the GTX 16 series",
-    kinds=(GEMM, CAST),
-    decide=no_tensor_cores,
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/1539",
-        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#arithmetic-instructions",
-    ),
-)
-MULTIPLES_OF_8 = Remedy(
-    name="multiples of 8",
-    cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
-    fix="pad the sizes of these matmuls to multiples of 8",
-    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of this "
-    "matmul uses no tensor cores, or it is a kernel for unaligned rows",
-    kinds=(GEMM,),
-    decide=odd_sizes,
-    sources=(
-        "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
-        "https://github.com/pytorch/pytorch/pull/3409",
-    ),
-)
+def relaid_by_choice(f: Finding) -> Match | None:
+    moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
+    if 2 * total(f.slow.seen.relaid) > total(moved):
+        return None
+    return from_facts(f, moved, "{within} copies tensors {cost}")

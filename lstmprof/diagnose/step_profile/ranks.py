@@ -21,7 +21,13 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.clean_step import CleanStep
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, rank_records
+from lstmprof.breakdown.tables.collectives import (
+    RankDevice,
+    compared_steps,
+    group_sizes,
+    in_common,
+    rank_records,
+)
 from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -44,8 +50,6 @@ CHANGING_SHARE = 0.75
 #: difference).
 LEAST_COLLECTIVES = 3
 
-#: (rank, device): rank None means unknown, device None means the host.
-RankDevice = tuple[int | None, int | None]
 _Rows = list[dict[str, Any]]
 
 

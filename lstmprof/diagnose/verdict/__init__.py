@@ -35,7 +35,7 @@ from lstmprof.diagnose.findings import (
 )
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import TABLE, Advice, leading_advice
-from lstmprof.diagnose.remedies.work import TF32
+from lstmprof.diagnose.remedies.work import tf32
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.runs.fields import ScriptLine
@@ -248,7 +248,7 @@ class Verdict:
         the precision to TF32 does not count; the clause then says "in float32".
         """
         larger = {fix.name for fix in self.fixes if fix.worth_ns > self.bottleneck_ns}
-        if larger - {TF32.name}:
+        if larger - {tf32.name}:
             return ""
         precision = " in float32" if larger else ""
         return f", the largest part that could be saved{precision}"

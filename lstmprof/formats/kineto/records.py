@@ -111,11 +111,10 @@ class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
     """Values of a counter; ``ts`` and ``args`` are JSON text."""
 
 
-def _other(number: int, phase: str) -> Any:
-    return msgspec.defstruct(f"_Other{number}", [], gc=False, tag_field="ph", tag=phase)
-
-
-_OTHERS = [_other(number, phase) for number, phase in enumerate(_OTHER_PHASES)]
+_OTHERS = [
+    msgspec.defstruct(f"_Other{number}", [], gc=False, tag_field="ph", tag=phase)
+    for number, phase in enumerate(_OTHER_PHASES)
+]
 _DECODER = msgspec.json.Decoder(
     list[reduce(or_, [Instant, Counter, *_OTHERS], _Event)]  # type: ignore[misc]
 )

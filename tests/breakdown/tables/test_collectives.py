@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.breakdown.tables.ranks import in_common
+from lstmprof.breakdown.tables.collectives import in_common
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.events.schema import SCHEMA

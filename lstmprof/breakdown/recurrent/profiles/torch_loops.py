@@ -366,7 +366,11 @@ class _Run:
         if self._gated:
             yield from self._gated
             return
-        ops = [self._op(row, s) for row, s in zip(self.pattern, self.roles, strict=True)]
+        operands, dtype = self._reader.operands, self._reader.dtype
+        ops = [
+            Op(role, *operands(row), dtype(row))
+            for row, role in zip(self.pattern, self.roles, strict=True)
+        ]
         for positions in cells_of(ops):
             of_cell = [ops[position] for position in positions]
             if not may_be_cell(of_cell):
@@ -374,9 +378,6 @@ class _Run:
             unit = unit_of(of_cell)
             inputs = unit.inputs or self._inputs_before(unit)
             yield replace(unit, inputs=inputs)
-
-    def _op(self, row: int, role: int) -> Op:
-        return Op(role, *self._reader.operands(row), self._reader.dtype(row))
 
     def _cell_op(self, row: int) -> Network:
         match = _CELL.fullmatch(self._reader.name(row))

@@ -149,11 +149,11 @@ class Trainer(loops.Trainer):
 def phases(nodes: Sequence[NodeEvent], ranges: Sequence[NodeEvent]) -> List[NodeEvent]:
     """Return the ranges ``forward`` and ``loss`` around the nodes of each call."""
     calls = [event for event in ranges if event.name == "program"]
-    return [phase for call in calls for phase in _phases([n for n in nodes if _holds(call, n)])]
-
-
-def _holds(call: NodeEvent, node: NodeEvent) -> bool:
-    return call.start_ns <= node.start_ns < call.end_ns
+    return [
+        phase
+        for call in calls
+        for phase in _phases([n for n in nodes if call.start_ns <= n.start_ns < call.end_ns])
+    ]
 
 
 def _phases(nodes: Sequence[NodeEvent]) -> List[NodeEvent]:

@@ -24,10 +24,6 @@ BACKEND = "CVM"
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
-def _variable(name: str, dtype: str, dimensions: int) -> Any:
-    return pt.tensor(name, dtype=dtype, shape=(None,) * dimensions)
-
-
 @contextlib.contextmanager
 def _clocked(linker: Any) -> Iterator[Any]:
     yield Mode(linker, get_mode(BACKEND).optimizer)
@@ -40,7 +36,7 @@ LIBRARY = _symbolic.Library(
     tensor=pt,
     machine=VMLinker,
     log_softmax=lambda outputs: pytensor.tensor.special.log_softmax(outputs, axis=1),
-    variable=_variable,
+    variable=lambda name, dtype, n: pt.tensor(name, dtype=dtype, shape=(None,) * n),
     mode=lambda: get_mode(BACKEND),
     clocked=_clocked,
 )

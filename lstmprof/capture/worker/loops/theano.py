@@ -51,10 +51,6 @@ theano = _imported()
 tt = theano.tensor
 
 
-def _variable(name: str, dtype: str, dimensions: int) -> Any:
-    return tt.TensorType(dtype, (False,) * dimensions)(name)
-
-
 @contextlib.contextmanager
 def _clocked(linker: Any) -> Iterator[None]:
     """Make ``linker`` Theano's default, because layers of Lasagne and Keras set no mode."""
@@ -76,7 +72,7 @@ LIBRARY = _symbolic.Library(
     tensor=tt,
     machine=theano.gof.vm.VM_Linker,
     log_softmax=tt.nnet.logsoftmax,
-    variable=_variable,
+    variable=lambda name, dtype, dimensions: tt.TensorType(dtype, (False,) * dimensions)(name),
     mode=lambda: None,
     clocked=_clocked,
 )

@@ -1,8 +1,19 @@
-"""The verdicts of ``lstmprof compare --fail-if``: one per pair of runs; the worst decides."""
+"""Check whether new runs are slower than base runs (``lstmprof compare --fail-if``).
+
+::
+
+    base runs, new runs ── pairs ─┐
+    'slower > 3 %' ────── limits ─┴─ verdict ─▶ pass · fail · inconclusive
+
+A limit is exceeded if the whole 95 % interval of the measured value (``certainty.pair``) is above
+the limit, and kept if the whole interval is below the limit. Otherwise the result is inconclusive.
+The worst verdict on a pair of runs decides.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +23,13 @@ from lstmprof import names
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.certainty.pair import Ratio, ratio_of, span_of
 from lstmprof.diagnose.comparable import refuse_unless_comparable
-from lstmprof.diagnose.gate.limits import Limit
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, listed, milliseconds, number_of
 from lstmprof.runs.metadata import condition
 
+Word = Literal["slower", "faster", "step"]
 State = Literal["pass", "fail", "inconclusive"]
 
 #: Version of the JSON document, whose fields docs/compare_document.py describes.
@@ -32,6 +43,55 @@ _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
 MOST_ROUNDS = 100
 #: Iterations per round if a run does not record them.
 _USUAL_ITERATIONS = 10
+_SHAPE = re.compile(r"(?i)\s*(slower|faster|step)\s*>\s*(\d{1,9}(?:\.\d{1,9})?)\s*(\S+)\s*")
+_UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+_EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by 'or'"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A condition that fails the gate if ``word`` (slower, faster or step) exceeds ``most``.
+
+    ::
+
+        slower > 3 %        a step of the new run takes over 3 % longer than a step of the base run
+        faster > 20 %       a step of the base run takes over 20 % longer than a step of the new run
+        step > 12 ms        a step of the new run takes over 12 ms, whatever the base run takes
+
+    ``most`` is in ns for ``step``, else a share, such as 0.03 for ``slower > 3 %``.
+    """
+
+    word: Word
+    most: float
+    text: str
+
+    @property
+    def unit(self) -> Literal["share", "ns"]:
+        """Return the unit of ``most``: ``ns`` or ``share``."""
+        return "ns" if self.word == "step" else "share"
+
+
+def limits(text: str) -> tuple[Limit, ...]:
+    """Parse ``text`` into conditions, each of which fails the gate.
+
+    Raises:
+        UsageError: ``text`` cannot be parsed.
+    """
+    return tuple(_limit(part, text) for part in re.split(r"(?i)\bor\b", text))
+
+
+def _limit(part: str, whole: str) -> Limit:
+    shape = _SHAPE.fullmatch(part)
+    if shape is None:
+        raise UsageError(f"--fail-if '{whole}' cannot be parsed", _EXAMPLE)
+    word, number, unit = shape[1].lower(), shape[2], shape[3]
+    shown = f"{word} > {number} {unit}"
+    if word == "step" and unit in _UNITS:
+        return Limit("step", float(number) * _UNITS[unit], shown)
+    if word != "step" and unit == "%":
+        return Limit("slower" if word == "slower" else "faster", float(number) / 100, shown)
+    units = ", ".join(_UNITS) if word == "step" else "%"
+    raise UsageError(f"--fail-if '{whole}': '{unit}' is not a unit of {word}", f"use {units}")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from diagnose.made import contributor, profile, span
 
 from lstmprof.diagnose.certainty.pair import Ratio
 from lstmprof.diagnose.diagnosis import compare
-from lstmprof.diagnose.gate.limits import limits
-from lstmprof.diagnose.gate.verdict import _range, gate, verdict
+from lstmprof.diagnose.gate import _range, gate, limits, verdict
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 
