@@ -50,6 +50,8 @@ State = Literal["found", "none", "unknown"]
 EXPLAINED_SHARE = 0.5
 #: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
+#: Words for time of ``causes.UNKNOWN`` in which mostly kernels or ops ran.
+_UNKNOWN_WORK = "work of an unknown category"
 #: A kind of time without a cause is mentioned if it takes at least this share of the step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
@@ -259,7 +261,9 @@ def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -
             takes = percent(share) if texts else f"takes {percent(share)} of {whole}"
             first = most_of(finding) if finding.kind == causes.UNKNOWN else None
             most = f" (most of it {first})" if first else ""
-            texts.append(f"{causes.KINDS[finding.kind]} {takes}{most}")
+            works = 2 * sum(p.slow_ns for p in finding.parts if p.state == "busy")
+            ran = finding.kind == causes.UNKNOWN and works > finding.slow_ns
+            texts.append(f"{_UNKNOWN_WORK if ran else causes.KINDS[finding.kind]} {takes}{most}")
     return listed(texts) or f"no cause was recorded for {whole}"
 
 
