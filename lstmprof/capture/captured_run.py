@@ -140,6 +140,8 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
     """Return the profiles of the processes of one job, annotated as one profile."""
     whole = sources.join_ranks(ranks, [_read(result) for result in processes])
     events = annotated(whole.events, captured=False)
+    for rank, result in zip(ranks, processes, strict=True):
+        events = with_inputs(events, result.shapes, rank)
     return replace(whole, events=with_steps(events, windows(events, captured=True)))
 
 
@@ -294,7 +296,7 @@ def written(folder: Path) -> Run:
             result["timings"],
             tuple(f if f.suffix == ".gz" else Path(compressed(str(f), f"{f}.gz")) for f in files),
             result["pid"],
-            shapes=Path(result["shapes"]) if result["shapes"] else None,
+            shapes=part / result["shapes"] if result["shapes"] else None,
         )
     place, ranks = Path(result["place"]), sorted(measured)
     return write_captured(

@@ -33,8 +33,11 @@ Entry = tuple[str, str, int | None]
 Recorded = dict[str, list[Entry]]
 
 
-def with_inputs(events: EventTable, path: Path | None) -> EventTable:
-    """Return ``events`` of one process, with the ops' inputs from the file at ``path``."""
+def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
+    """Return ``events`` with the inputs of one process's ops from the file at ``path``.
+
+    The process is the one with this ``rank``, or the only one if ``rank`` is None.
+    """
     if path is None:
         return events
     recorded: Recorded = {}
@@ -42,7 +45,7 @@ def with_inputs(events: EventTable, path: Path | None) -> EventTable:
         entry = (_compact(shapes), _compact(dtypes), step[0] if step else None)
         recorded.setdefault(name, []).append(entry)
     shapes, dtypes = (np.array(events.column(c).to_pylist(), object) for c in ("shapes", "dtypes"))
-    for rows, inputs in _joined(events, recorded):
+    for rows, inputs in _joined(events, recorded, rank):
         shapes[rows], dtypes[rows] = inputs
     return events.with_columns({"shapes": list(shapes), "dtypes": list(dtypes)})
 
@@ -52,11 +55,13 @@ def _compact(values: Any) -> str:
 
 
 def _joined(
-    events: EventTable, recorded: Recorded
+    events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
     """Return (rows of ops, (their shapes, their types)), one entry per op name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
+    if rank is not None:
+        step = np.where(events.ints("rank", UNKNOWN) == rank, step, UNKNOWN)
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )

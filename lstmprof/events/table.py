@@ -224,7 +224,7 @@ class EventTable:
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row that the link ``column`` (such as ``parent_id``) names, or −1."""
+        """Return for each row the row that the link ``column`` (``parent_id`` …) names, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:

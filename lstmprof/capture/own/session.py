@@ -440,10 +440,11 @@ class Session:
             json.dump(result, file)
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file; return its path, or None if there are none."""
+        """Write the inputs of ops to a file; return its name, or None if there are none."""
         try:
             inputs = self.op_inputs(steps, passes.later)
-            return shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
+            path = shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
+            return path and os.path.basename(path)
         except Exception as error:  # an unknown kind of module: the run has no sizes
             self.report("could not record the sizes of layers: {}".format(_fault_in_a_line(error)))
             return None

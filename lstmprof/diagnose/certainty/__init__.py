@@ -108,7 +108,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or structure.fewer or not structure.certain):
         calls = f"make {structure.calls} and " if structure.same else ""
-        why = f"{calls}may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
+        why = f"{calls}may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
@@ -125,7 +125,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
-        why = f"may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
+        why = f"may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     why = f"{NOT_EXPLAINED}{_why_not(whole_ns, findings)}"
     if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
@@ -323,7 +323,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
         return
     ratio = ratio_of(fast, slow)
     if not ratio.sure:
-        text = f"the ratio of the steps is uncertain: {in_words(ratio)}"
+        text = f"the ratio of the steps is {in_words(ratio)}"
         yield f"{text}; the counts are certain" if counts_in_words(fast, slow) else text
     if not timed(fast, slow):
         yield untimed(fast, slow)

@@ -5,9 +5,9 @@
     starting  keras  cells  scans  layers  sequences  launching  waiting  feeding  work  modes
         ─▶ TABLE ─▶ remedies
 
-A row is advised if the profile shows its condition, the row is for the profile's framework, and its
-fix saves enough time. If two runs of one implementation are compared, advice that the fast run
-would get as well is omitted.
+The fix of a row is advised if the profile shows the row's condition, the row is for the profile's
+framework, and the fix saves enough time. If two runs of one implementation are compared, advice
+that the fast run would also get on its own is omitted.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from lstmprof.numbers import in_prose, milliseconds
 
 #: Largest number of fixes for one finding.
 MOST = 3
-#: A fix is not advised if it saves a smaller share of the step, or of the difference between two
-#: runs.
+#: A fix is not advised if it saves a smaller share of the step than this. If two runs are compared,
+#: the share is of the difference between their steps.
 WORTH = 0.05
 
-#: Framework → how the addresses of its makers' pages begin.
+#: Framework → the beginnings of addresses of pages by the framework's makers.
 _SITES = {
     "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
     "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
@@ -142,8 +142,8 @@ class Advice:
 
     ``cause`` is what makes the step slow. ``seen`` is the evidence in the profile; it may be empty.
     ``fix`` is what to change. ``condition`` is what a profile must show for this advice. ``source``
-    is the address of a page that explains it. ``framework`` is None if the fix works in every
-    framework.
+    is the address of a page that explains the cause or the fix. ``framework`` is None if the fix
+    works in every framework.
 
     ``saves_ns`` is the time per step that the fix saves, in ns; it is None if unknown. If
     ``at_most`` it is an upper limit, because a device may wait for other work instead. On a CPU it
@@ -153,8 +153,9 @@ class Advice:
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
     fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
-    this one and has the fix, ``measured_ns`` is the step of that run, and ``gain_ns`` is how much
-    shorter that step is than this run's. These are None if there is no such run.
+    this run and has the fix. ``measured_ns`` is the length of that run's step, and ``gain_ns`` is
+    how much shorter that step is than the step of this run. All three are None if no run has the
+    fix.
     """
 
     name: str
@@ -223,9 +224,9 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
-    The fix must save at least half of ``whole_ns``, or an unknown time. Advice from rows of
-    ``TABLE`` with ``first`` precedes advice from rows with ``several_kinds``. If no advice with
-    ``first`` saves that much, half of the time of the ``named`` finding is enough.
+    The fix must save at least half of ``whole_ns``, or an unknown time. A row of ``TABLE`` with
+    ``first`` precedes a row with ``several_kinds``. If no row with ``first`` saves that much, a row
+    with ``first`` for the ``named`` finding is enough if it saves half of that finding's time.
     """
     wide = {row.name for row in TABLE if row.several_kinds}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
@@ -276,14 +277,14 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is not a page of another framework, else the first one."""
+    """Return the first source that is no page of another framework, else the first source."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most ns per step that a fix can save: the time of all kinds that it affects."""
+    """Return the most ns per step that the fix can save: the time of all kinds that it affects."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

@@ -28,23 +28,23 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped
 
-#: Least share of the cells after which a value must be read to match ``values_in_loop``. In a loop
-#: over T time steps, only T - 1 reads are between two cells.
+#: ``values_in_loop`` matches if, after at least this share of the cells, the host reads a value
+#: before the next cell. The share cannot be 1: with T time steps, T - 1 reads are between cells.
 _LEAST_READ = 0.5
 #: Least number of cells or layer calls per step that count as a loop over time steps. The second
-#: number is for layer calls without recorded shapes, because eight such calls may be eight layers.
-#: Chosen by hand.
+#: number is for layer calls without recorded shapes: without shapes, eight calls may also be calls
+#: of eight layers. Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
-#: When one call for all time steps is not possible.
+#: A clause for users: in which case one call cannot compute all time steps.
 _UNLESS = "unless an input depends on an earlier output"
 #: Name of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
-#: cells for which it is faster than a loop. Measured on CPUs: BlockLSTM took 1.23 times as long as
-#: TensorFlow's cells. PyTorch has a CPU op for the LSTM only; nn.GRU and nn.RNN save Python and
-#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms), so GRU and
-#: RNN count only if Python and dispatch take half of the step.
+#: types of cells for which it is faster than a loop. On CPUs, TensorFlow has none: BlockLSTM took
+#: 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN
+#: save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 →
+#: 137 ms). So they are advised only if Python and dispatch take half of the step.
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -57,8 +57,8 @@ _ONE_OP = {
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
 }
-#: Work that some cells do in every time step and no layer op can do: its name for users, the names
-#: of its ops, and a library with a kernel for such cells.
+#: Work that some cells do in every time step and no layer op can do. A row has the name of the work
+#: for users, the names of its ops, and a library that has a kernel for cells with this work.
 _EXTRAS = (
     (
         "a normalisation",
@@ -79,8 +79,8 @@ _COMPILED = {
     "tensorflow": "compile the loop: tf.function(jit_compile=True)",
     "jax": "put jax.jit around the scan",
 }
-#: Measured with torch 2.13 on a CPU, an LSTM of operators with LayerNorm over its gates, eager and
-#: compiled: 3.0 and 9.7 ms (32 units, batch 8), 29.5 and 18.2 ms (128 units, batch 32).
+#: Two tests of an LSTM cell written with operators, with a LayerNorm over its gates (torch 2.13, on
+#: a CPU): eager 3.0 ms and compiled 9.7 ms (32 units, batch 8); 29.5 and 18.2 ms (128, batch 32).
 _ON_TORCH_CPU = (
     "try torch.compile(cell): in two tests on a CPU, the step took 0.6 and 3 times as long"
 )
@@ -104,7 +104,7 @@ _KERNELS = (
         "compute all time steps at once by a parallel scan (accelerated-scan on a GPU)",
     ),
 )
-#: With at least this many calls per time step, work counts as done in every time step.
+#: If an op is called at least this often per time step, it counts as called in every time step.
 _EACH = 0.9
 
 
@@ -275,7 +275,7 @@ def values_in_loop(f: Finding) -> Match | None:
 def form_of(profile: StepProfile) -> str | None:
     """Return how a run computes its layers: ``LAYER_OP``, ``CELL_OP``, ``LOOP`` or another form.
 
-    The run's implementation decides, else the ops; return None if unknown.
+    The form follows from the run's implementation if known, else from the ops; None if unknown.
     """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
@@ -317,9 +317,9 @@ def _cell(profile: StepProfile) -> str:
     sources=("https://arxiv.org/abs/1604.01946",),
 )
 def input_matmuls(f: Finding) -> Match | None:
-    # Only the author of a handwritten cell can move the matmul. On a CPU the move saves only calls:
-    # 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 ms (320 units,
-    # batch 64).
+    # Only the author of a handwritten cell can move the matmul out of the loop. On a CPU, this
+    # saves calls, but no work: 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), and 64.9 ms
+    # became 66.8 ms (320 units, batch 64).
     needed = 1 if f.slow.info.mode == "forward" else 2
     products = _per_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
@@ -395,9 +395,10 @@ def variant_cell(f: Finding) -> Match | None:
 
 
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
-    """Return the work that a loop of cells does and no layer op can do, or None.
+    """Return the work of ``_EXTRAS`` or peepholes that a loop of cells does, or None.
 
-    The result is (name of the work, calls per time step, a library with such a cell or None).
+    The result is (name of the work, its calls per time step, a library that has such a cell or
+    None).
     """
     loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
     steps = sum(row["time_steps"] * (row["calls"] or 0) for row in loops) / profile.steps

@@ -1,11 +1,11 @@
 """Causes: conditions that keep a Keras layer from its fast path.
 
-The conditions are those in the documentation of keras.layers.LSTM and GRU ("requirements to use the
-cuDNN implementation") and in keras/src/backend/*/rnn.py of Keras 3.15. Keras on TensorFlow uses
-cuDNN for masks of sequences that are padded at the end; on PyTorch and JAX, it uses cuDNN only
-without a mask, and only cuDNN runs a whole layer in one op there. On JAX, Keras uses cuDNN since
-3.14 (keras-team/keras#22399); on PyTorch, this failed silently in several versions
-(keras-team/keras#22874).
+The conditions are from the documentation of keras.layers.LSTM and GRU ("requirements to use the
+cuDNN implementation") and from keras/src/backend/*/rnn.py of Keras 3.15. On TensorFlow, Keras uses
+cuDNN also with a mask, if the sequences are padded at the end. On PyTorch and JAX, Keras uses cuDNN
+only without a mask; without cuDNN, no op runs a whole layer. On JAX, Keras uses cuDNN since version
+3.14 (keras-team/keras#22399). On PyTorch, several versions of Keras fell back from cuDNN to a loop
+without a message (keras-team/keras#22874).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 from lstmprof.numbers import listed
 
-#: Ops inside a Keras cell that show an option without a cuDNN path → the option that cuDNN needs.
+#: Ops inside a Keras cell that show an option which cuDNN does not support → the option it needs.
 #: The patterns match TensorFlow's op types and scopes, and functions of jax.nn in JAX's paths.
 _KERAS = (
     (
@@ -49,15 +49,16 @@ _DROPOUT = re.compile(r"(?:lstm|gru)\w*/stateless_dropout")
 _PRODUCT_A_GATE = re.compile(r"while/(?:lstm|gru)_cell\w*/MatMul_7:")
 _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
-#: Scope of a Keras cell. TensorFlow's own cells are called basic_lstm_cell, or are in a scope rnn.
+#: Scope of a Keras cell. The scopes of TensorFlow's own cells have other names: basic_lstm_cell, or
+#: a scope inside rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
-#: Keras 2 runs a layer without cuDNN in the function standard_lstm. When this function is inlined,
-#: its loop has no scope, and only the reads of the weights have the layer's scope.
+#: Keras 2 runs a layer without cuDNN in the function standard_lstm. If this function is inlined,
+#: the ops of its loop do not have the layer's scope; only the reads of the weights have this scope.
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
-#: Paths of a Keras cell in a loop, and of an op in such a loop that selects the old or new state by
-#: the mask; group 1 is the loop. Gradients of the selection have other names in TensorFlow.
-#: JAX's paths also contain calls, which ``_CALLS`` removes.
+#: Path of a Keras cell in a loop, and path of an op in such a loop that selects the old or the new
+#: state by the mask. Group 1 is the path of the loop. In TensorFlow, gradients of the selection
+#: have other names and do not match. JAX's paths also contain calls, which ``_CALLS`` removes.
 _LOOP_OF_CELL = re.compile(r"(.*while/(?:body/)?)(?:lstm|gru|simple_rnn)_cell\w*/")
 _CHOICE = re.compile(r"(.*while/(?:body/)?)(?:SelectV2(?:_\d+)?(?::SelectV2)?|select_n)")
 _LAYERS_LOOP = re.compile(r"(?i)(?:lstm|gru|rnn)\w*\)*/while/(?:body/)?$")
@@ -123,7 +124,7 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_keras(profile: StepProfile) -> bool:
-    """Return whether the implementation, a Python frame or a scope is of Keras."""
+    """Return whether the implementation, a Python frame or a name scope shows a Keras layer."""
     row = ROWS.get(profile.implementation or "")
     if row is not None:
         return row.library == "keras"
@@ -139,7 +140,8 @@ def _in_one_op(profile: StepProfile) -> bool:
 def masks_in_the_loop(profile: StepProfile) -> float:
     """Return how often per step a layer's loop selects state by a mask; 0 if unknown.
 
-    PyTorch's ops have no scope: Keras's frames, and as many selections as tanh ops, are needed.
+    PyTorch's ops have no scope. So selections count only if the profile has Python frames of Keras,
+    at least ``_TIME_STEPS`` selections, and no more tanh ops than selections.
     """
     if profile.framework in TORCH:
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
@@ -162,12 +164,12 @@ def masks_seen_going_in(profile: StepProfile) -> bool:
 
 
 def is_masked(profile: StepProfile) -> bool:
-    """Return whether a recurrent layer masks time steps, by its ops or by its padded input."""
+    """Return whether the ops of a recurrent layer, or its padded input, show a mask."""
     return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
 
 
 def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether the path ``loop`` belongs to a recurrent layer, perhaps inlined by Keras 2."""
+    """Return whether the path ``loop`` is the loop of a recurrent layer, inlined or not."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 

@@ -32,15 +32,16 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of
 
-#: The category of kernels whose work does not depend on the batch size.
+#: The category of kernels whose work does not grow with the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
-#: Python frames and ranges of Inductor's compiled code, which launch its kernels from Python.
+#: Names of Python frames and ranges of code that Inductor compiled. This code launches kernels from
+#: Python.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: PyTorch ops whose result's size depends on the data. The host waits for that size, so a CUDA
-#: graph cannot contain them.
+#: PyTorch ops for which the size of the result depends on the data. The host waits for this size,
+#: so a CUDA graph cannot contain these ops.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
@@ -90,7 +91,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether nothing in the profile rules out a CUDA graph, and none runs already."""
+    """Return whether nothing rules out a CUDA graph, and the step does not replay one already."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -182,7 +183,7 @@ def fused_optimizer(f: Finding) -> Match | None:
 
 
 def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
-    """Return the time of those ``contributors`` that are parts of the optimizer, in ns."""
+    """Return the ns per step that the optimizer takes in ``contributors``."""
     return sum(
         c.ns
         for c in contributors
@@ -212,8 +213,9 @@ def _can_fuse(profile: StepProfile) -> bool:
     sources=("https://openxla.org/xla/tf2xla",),
 )
 def xla(f: Finding) -> Match | None:
-    # On a CPU, steps with XLA took 1.1 to 1.25 times as long (TensorFlow 2.21, 16 and 64
-    # sequences). So the fix there is to unroll a Keras layer: 4.8 ms became 4.4 ms.
+    # On a CPU, steps with XLA took 1.1 to 1.25 times as long as steps without XLA (TensorFlow
+    # 2.21, 16 and 64 sequences). So the fix on a CPU is to unroll a Keras layer: 4.8 ms became
+    # 4.4 ms.
     profile = f.slow
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):

@@ -54,11 +54,12 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: Fewer hidden units are advised, as a way to persistent kernels, only for layers with at most this
-#: many units: a larger layer would become another network.
+#: As a way to persistent kernels, fewer hidden units are advised only for layers with at most this
+#: many units. A larger layer would lose so many units that it would be another network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
-#: Least number of weight arrays in a layer. Fewer copies per call of its op are not of weights.
+#: Least number of weight arrays in a layer. If the layer's op makes fewer copies per call, they are
+#: not copies of the weights.
 _WEIGHTS = 4
 _FLATTENS = "aten::_cudnn_rnn_flatten_weight"
 _MIOPEN = "aten::miopen_rnn"
@@ -66,7 +67,11 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass (``way``) of a cuDNN layer: the requested algorithm, and the one that ran."""
+    """One pass of a cuDNN layer, forward or backward.
+
+    ``asked`` is the algorithm that PyTorch requested. ``seen`` is the algorithm that ran, or None
+    if no kernel shows it.
+    """
 
     way: str
     asked: Choice
@@ -79,7 +84,7 @@ class Run:
 
     @property
     def refused(self) -> bool:
-        """Return whether cuDNN ran standard kernels although persistent ones were requested."""
+        """Return whether standard kernels ran although PyTorch requested persistent kernels."""
         return self.standard and self.asked.algorithm not in (STANDARD, None)
 
 
@@ -104,7 +109,7 @@ class OnCudnn:
 
 
 def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
-    """Return the layers that PyTorch runs on cuDNN, from the layer table, else from run.json."""
+    """Return the layers that PyTorch runs on cuDNN, from the layer table or else from run.json."""
     if profile.device is None or profile.framework != "torch":
         return []
     gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
@@ -129,7 +134,7 @@ def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
 
 
 def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
-    """Yield the one layer of a run that lstmprof captured, if its profile has no shapes."""
+    """Yield the layer of a run that lstmprof captured, for profiles without recorded shapes."""
     info, workload = profile.info, profile.info.workload
     if info.framework != "torch" or info.kernels_used != CUDNN or not workload:
         return
@@ -191,7 +196,7 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes after which cuDNN would run persistent kernels, or ""."""
+    """Return the fewest changes with which cuDNN would run persistent kernels; "" if unknown."""
     large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]
@@ -307,7 +312,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the ``facts`` inside a layer's op if there are ``_WEIGHTS`` per call, else nothing."""
+    """Return the ``facts`` inside an op; [] if there are fewer than ``_WEIGHTS`` per call."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

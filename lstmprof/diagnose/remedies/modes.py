@@ -49,7 +49,8 @@ def anomaly_mode(f: Finding) -> Match | None:
     if not nodes or checks < nodes:
         return None
     times = often(f.slow, checks / f.slow.steps)
-    return Match(f"autograd checks for NaN {times} ({_CHECK})")  # no event shows all the time
+    # The saving is unknown, because part of the work of anomaly mode has no events.
+    return Match(f"autograd checks for NaN {times} ({_CHECK})")
 
 
 @Remedy(
@@ -158,7 +159,8 @@ def debugging(f: Finding) -> Match | None:
     if launches:
         number = f"{count(launches)} launches{profile.per_step}"
         seen = f"{number} return only after their kernel has ended"
-        # Without the waits, the shorter of busy and idle time can overlap the longer one.
+        # If launch calls do not wait, host and GPU overlap: the step saves at most the shorter of
+        # busy and idle time.
         saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
         cause = "each launch call waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
         return Match(

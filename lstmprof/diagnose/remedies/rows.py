@@ -11,8 +11,8 @@ from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import count, cropped, milliseconds, quantity, times_a_step
 
-#: Kinds of time that several rows have in common: ``HOST`` is time in which a device waits for its
-#: host, ``WORK`` is time in which work is done.
+#: Kinds of time that several rows have in common. ``HOST``: the host launches kernels, dispatches
+#: ops or runs Python, and no kernel runs. ``WORK``: matmuls or elementwise ops run.
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
@@ -87,8 +87,9 @@ def from_facts(f: Finding, facts: Sequence[Fact], seen: str) -> Match | None:
 
     The fix saves at most the time of all these facts. ``seen`` is a template of the evidence.
     ``{name}`` and ``{within}`` are fields of the first fact; ``{names}`` adds "and other ops" if
-    there are several facts. For all facts together, ``{n}`` is the number of calls, ``{times}`` the
-    same as ``40 times per step``, ``{ms}`` the time, and ``{cost}`` both.
+    there are several facts. For all facts together, ``{n}`` is the number of calls, ``{times}``
+    says how often they are called (``40 times per step``), ``{ms}`` is the time, and ``{cost}`` has
+    both.
     """
     return Match(in_words(f.slow, seen, facts), total(facts)) if facts else None
 
@@ -125,7 +126,7 @@ def in_ms(profile: StepProfile, ns: float) -> str:
 
 
 def total(facts: Iterable[Fact]) -> int:
-    """Return the time of ``facts`` per step in ns."""
+    """Return the sum of the times of ``facts``, in ns per step."""
     return sum(fact.ns for fact in facts)
 
 
@@ -139,8 +140,8 @@ def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
 def series_of_launches(finding: Finding) -> int | None:
     """Return the ns per step of usual gaps before kernels, if slow launches explain the gaps.
 
-    They do not if there are few kernels (``SERIES``), the median gap is shorter than the median
-    kernel, or one long gap takes most of the time.
+    Return None if fewer than ``SERIES`` kernels run, the median gap is shorter than the median
+    kernel, or the usual gaps take less than half of all gaps (or of the waits for the host).
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:

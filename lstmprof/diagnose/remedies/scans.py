@@ -69,9 +69,9 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return a name for the layer that a loop of JAX computes, such as ``the LSTM``.
+    """Return words for the layer that a loop of JAX computes, such as ``the LSTM``.
 
-    Return None if no such loop is known or cuDNN has no such layer.
+    Return None if the profile shows no such loop, or if cuDNN cannot compute the layer.
     """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
@@ -127,7 +127,8 @@ def small_loop(f: Finding) -> Match | None:
     ),
 )
 def gates_apart(f: Finding) -> Match | None:
-    # XLA calls each op of the loop from a table (thunks): a call takes longer than a small op.
+    # XLA calls the ops of the loop one by one from a table (thunks). A call takes longer than the
+    # work of a small op.
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
     if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:

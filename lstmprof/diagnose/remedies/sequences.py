@@ -1,8 +1,9 @@
 """Causes: PyTorch layers that run one time step or one sequence at a time.
 
-The program calls a layer for parts of its input; or the layer runs on a CPU and is not one that
-oneDNN computes in one op. oneDNN computes only nn.LSTM, in float32 or bfloat16 and without a
-projection; for all other layers, ATen loops over time steps (aten/src/ATen/native/RNN.cpp).
+There are two reasons. The program calls the layer for parts of its input. Or the layer runs on a
+CPU, and oneDNN cannot compute it in one op: oneDNN computes only nn.LSTM, in float32 or bfloat16
+and without a projection. For all other layers, ATen loops over time steps
+(aten/src/ATen/native/RNN.cpp).
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import count, number_of
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: Least number of backward ops of indexing (x[t]) per step, on tensors of one shape, that count as
-#: a loop. The second number is for profiles without recorded shapes. Chosen by hand.
+#: Least number of backward ops of indexing (x[t]) per step that count as a loop over time steps.
+#: The ops must be on tensors of one shape; the second number is for profiles without recorded
+#: shapes. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
-#: The ``library`` of a row of the layer table if the layer's op called no library, such as oneDNN.
+#: The ``library`` of a row of the layer table if the layer's op called no library such as oneDNN.
 _NO_LIBRARY = "ATen"
 _RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
 _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all of them"
@@ -52,7 +54,7 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # Such loops are not written by the user.
+    # The user did not write the loops in Keras or in repeated calls of a layer.
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -146,7 +148,7 @@ def relaid_input(f: Finding) -> Match | None:
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers that ATen runs op by op on a CPU, for the reason ``is_reason`` (of a row)."""
+    """Match layers that ATen runs op by op on a CPU, if ``is_reason`` is True for their rows."""
     profile = finding.slow
     rows = [
         row
@@ -200,8 +202,9 @@ def in_bfloat16(finding: Finding) -> Match | None:
     sources=(_RNN,),
 )
 def no_lstm(finding: Finding) -> Match | None:
-    # An LSTM runs as one op and so saves calls: nn.GRU with 64 units took 14.6 ms, nn.LSTM 9.7 ms.
-    # An nn.RNN with 256 units, mostly matmuls, gained nothing (PyTorch 2.13 on a CPU).
+    # nn.LSTM runs as one op and so saves calls: with 64 units, nn.GRU took 14.6 ms and nn.LSTM
+    # 9.7 ms. It is not faster than an nn.RNN with 256 units, which spends most of its time in
+    # matmuls (PyTorch 2.13 on a CPU).
     if not is_mostly_calls(finding.slow):
         return None
     return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))

@@ -1,7 +1,7 @@
 """Causes: runtime start, tracing and compilation inside the steps, and operators run one by one.
 
-The names of operators and functions are those that JAX and TensorFlow write into their profiles
-(``seen.calls``).
+Rows recognise operators and functions by the names that JAX and TensorFlow write into their
+profiles (``seen.calls``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a version that fits a call, and the version that runs.
+#: Events of torch.compile: the search for a compiled version that fits a call, and the run of it.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
@@ -47,7 +47,7 @@ _HOW_NOT_TO_TRACE = {
     "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
     "with jax_explain_cache_misses, JAX prints why it recompiled",
 }
-#: (What changed, framework) → the fix. ``changed`` is a value of ``runs.fields.Recompiled``.
+#: (``Recompiled.changed``: what changed before a function was compiled again, framework) → the fix.
 _KEEP = {
     ("size", "torch"): "keep the size of {argument} constant, for example by padding to a few "
     "lengths, or use torch.compile(dynamic=True)",
@@ -112,7 +112,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return a clause with the times of a call that starts or loads, and of later calls."""
+    """Return a clause with the time of a call that starts or loads, and the time of later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
@@ -171,7 +171,8 @@ def retraces(f: Finding) -> Match | None:
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
     """Return what changed before ``function`` was compiled again, or None if unknown.
 
-    PyTorch's events name no function; there, the function that was compiled most often counts.
+    PyTorch's events name no function. For PyTorch, return what changed for the function that was
+    compiled most often.
     """
     changes = profile.info.recompiled or ()
     if profile.framework in TORCH:
@@ -198,7 +199,7 @@ def _in_words(change: Recompiled) -> str:
 
 
 def _keep(f: Finding, change: Recompiled) -> str:
-    """Return how to keep constant what changed."""
+    """Return the fix, as a clause: how to keep constant what changed."""
     fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
     names = {
         name: cropped(getattr(change, name) or "") for name in ("function", "argument", "before")
@@ -239,7 +240,7 @@ def gave_up(f: Finding) -> Match | None:
 
 
 def _function(within: str | None) -> str | None:
-    """Return the name of the function whose call is the op ``within``."""
+    """Return the function's name in ``within``, the name of a program or op that calls it."""
     program = PROGRAM.fullmatch(within or "")
     return program["name"] if program else within
 
@@ -296,9 +297,9 @@ def miopen_compiles(f: Finding) -> Match | None:
     return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
-#: Names of the programs that JAX compiles for its own functions if they are called outside jax.jit:
-#: the primitives of jax.lax, and the functions of jax.numpy and jax.nn that a recurrent network
-#: needs. Other names are programs of the user.
+#: JAX compiles a program for each of its own functions that is called outside jax.jit. These are
+#: the names of such programs: the primitives of jax.lax, and the functions of jax.numpy and jax.nn
+#: that a recurrent network needs. Programs with other names are the user's.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -314,10 +315,10 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: In a profile without step markers, a function that is compiled at least this often counts as
-#: compiled repeatedly. A warm-up compiles it once or, with its gradient, twice.
+#: In a profile without step markers, a function counts as compiled repeatedly if it is compiled at
+#: least this often. A warm-up compiles a function once, or twice if its gradient is compiled, too.
 _AGAIN = 3
-#: Events that TensorFlow records when Python calls one operator, including the operator itself.
+#: Events that TensorFlow records when Python calls an operator, including the operator's own event.
 _CALLING = re.compile(
     r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
     r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
@@ -357,7 +358,7 @@ def jitted_whole(f: Finding) -> Match | None:
         f"compiled programs such as {_called(programs[0].name)} are called "
         f"{often(f.slow, _calls(programs))}"
     )
-    # A program that takes longer than all the small ones is the step; a shorter one is a helper.
+    # A program that takes longer than all small programs together is the step, not a helper.
     wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
     if not wholes:
         return Match(seen, saves)
@@ -371,7 +372,7 @@ def jitted_whole(f: Finding) -> Match | None:
 
 
 def _compiled_alone(f: Finding) -> Match | None:
-    """Match if JAX compiles mostly one of its own functions, called outside the user's jax.jit."""
+    """Match if most compilation is for one of JAX's own functions, called outside jax.jit."""
     name = compiled_alone(f.slow)
     if name is None:
         return None
@@ -383,9 +384,9 @@ def _compiled_alone(f: Finding) -> Match | None:
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """Return as text in how many steps something was compiled.
+    """Return as text in how many steps code was compiled: ``in 3 steps``.
 
-    Without step markers, return how often it was compiled.
+    Without step markers, return how often the first function was compiled: ``5 times``.
     """
     if profile.marked:
         return f"in {number_of(profile.seen.compiled_steps, 'step', 'steps')}"
@@ -393,9 +394,9 @@ def compiled_when(profile: StepProfile) -> str:
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return the name of the function that takes most of repeated compilation, if it is JAX's own.
+    """Return the name of JAX's own function that takes the most time of repeated compilation.
 
-    Return None if it is a user's function, or if nothing is compiled repeatedly.
+    Return None if a user's function takes more, or if nothing is compiled repeatedly.
     """
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
@@ -405,10 +406,10 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Return whether compilation repeats: in several steps, or of one function without markers.
+    """Return whether several steps compile, or a function is compiled ``_AGAIN`` times.
 
-    Without step markers, a function must be compiled at least ``_AGAIN`` times. If only one step
-    was profiled, it counts how often ``lstmprof run`` saw the function compiled again.
+    The number of compilations of a function decides in two cases. Without step markers, the
+    profile has this number. If only one step was profiled, ``lstmprof run`` counted it.
     """
     facts = profile.seen.compiled
     if profile.marked:
@@ -420,10 +421,11 @@ def is_compiled_again(profile: StepProfile) -> bool:
 
 
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
-    """Return the many small JAX programs that a run calls; empty if they are few.
+    """Return the small JAX programs that a run calls; empty if it calls few.
 
-    Small programs are JAX's own functions (``_OWN``), and programs called ``SERIES`` times per
-    step. They are few if there are fewer than ``SERIES`` calls per call of another program.
+    Small programs are JAX's own functions (``_OWN``), and programs called ``SERIES`` or more times
+    per step. The calls are few if there are fewer than ``SERIES`` for each call of a program that
+    is not small.
     """
     programs = profile.seen.programs
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
@@ -476,7 +478,7 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the time per step, in ns, of ``called`` programs or ops and the Python before each."""
+    """Return the ns per step of ``called`` programs or ops and of the Python before each call."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 
@@ -484,7 +486,7 @@ def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:
     """Return the TensorFlow operators that run outside any tf.function; empty if they are few.
 
-    They are few if there are fewer than ``SERIES`` per call of a tf.function.
+    The operators are few if fewer than ``SERIES`` run for each call of a tf.function.
     """
     eager = profile.seen.eager
     functions = [fact for fact in eager if FUNCTION.match(fact.name)]

@@ -38,14 +38,14 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: Least share of the step for which recording Python frames is advised, or for which reading values
-#: is reported as the cause. Chosen by hand.
+#: Recording Python frames is advised, and reading values is named as the cause, if the waits take
+#: at least this share of the step. Chosen by hand.
 _MUCH = 0.2
-#: Python frames as torch.profiler names them.
+#: Names of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
-#: PyTorch's frames of modules begin with this text.
+#: Beginning of the names of module frames (``nn.Module: LSTM_0``) in profiles of torch.profiler.
 _MODULE = "nn.Module: "
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
@@ -58,8 +58,8 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: Rows of (ops and ranges of a PyTorch wrapper of distributed training, its communication kernels,
-#: how to make the wrapper overlap this communication with other work).
+#: PyTorch's wrappers of distributed training. A row has the names of the wrapper's ops and ranges,
+#: the names of its communication kernels, and how to make this communication overlap other work.
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
@@ -75,7 +75,7 @@ _OVERLAP = (
 
 
 def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls inside those ops whose names satisfy ``inside``."""
+    """Return the blocking calls that are inside an op whose name satisfies ``inside``."""
     return [h for h in f.slow.seen.asked if h.within is not None and inside(h.within)]
 
 
@@ -109,7 +109,7 @@ def values_read(f: Finding) -> Match | None:
 
 
 def _read_from_device(f: Finding) -> Match | None:
-    """Match values of the GPU that the host reads and waits for."""
+    """Match if the host reads values from the GPU and waits for them."""
     reads = f.slow.seen.read
     times = sum(fact.count for fact in reads)
     much = total(reads) >= _MUCH * f.slow.length_ns
@@ -319,7 +319,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the wait of the profiled device for other ranks per step, in ns; 0 if unknown."""
+    """Return how long the diagnosed device waits for other ranks per step, in ns; 0 if unknown."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 
@@ -448,7 +448,7 @@ def waits_for_python(f: Finding) -> Match | None:
     first, name = places[0], cropped(places[0].name)
     layer = first.name.startswith((_MODULE, KERAS_LAYER))
     if layer and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
-        return None  # other rows match the Python of a loop over time steps
+        return None  # the layer is a loop over time steps, whose Python other rows match
     seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} in which no op runs"
     fix = f"profile '{name}' with a sampling profiler: py-spy record --native"
     return Match(seen, first.delta_ns, fix=fix)

@@ -26,8 +26,8 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 from lstmprof.numbers import count, cropped, listed
 
-#: Largest share of a float32 matmul's time that TF32 saves: tensor cores are at most eight times as
-#: fast (A100: 156 and 19.5 TFLOP/s).
+#: Largest share of a float32 matmul's time that TF32 saves: with tensor cores, a matmul is at most
+#: eight times as fast (A100: 156 instead of 19.5 TFLOP/s).
 _TF32_SAVES = 7 / 8
 #: Names of GPUs with TF32 (compute capability 8.0 or later), and of kernels made for such GPUs.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -41,13 +41,14 @@ _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
 #: First compute capability (7.0, written 70) of NVIDIA GPUs with tensor cores. The GTX 16 series
-#: has a later one, but no tensor cores.
+#: (compute capability 7.5) is an exception: it has no tensor cores.
 _FIRST_WITH_TENSOR_CORES = 70
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
-#: Kernels of cuBLAS, CUTLASS and MAGMA without tensor cores; kernels with tensor cores have a
-#: number before ``gemm`` (s884gemm, h16816gemm).
+#: Kernels of cuBLAS, CUTLASS and MAGMA that use no tensor cores. Kernels that use them have a
+#: number before ``gemm`` in their names (s884gemm, h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
-#: CUTLASS kernels for unaligned rows. The number in the name is how many elements a load reads.
+#: CUTLASS kernels for unaligned rows. The number in the name is how many elements one load reads:
+#: fewer than the 8 of ``_ALIGNED``.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
 #: A step looks up few rows of an embedding table if it looks up at most this share of the rows.
 #: Chosen by hand.

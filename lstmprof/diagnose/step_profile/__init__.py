@@ -37,7 +37,6 @@ from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.collectives import RankDevice, in_common
 from lstmprof.breakdown.timings import Warning
 from lstmprof.diagnose.seen import Seen, seen_in
-from lstmprof.diagnose.seen.contexts import INPUT
 from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.diagnose.step_profile.contributors import (
     Contributor,
@@ -62,7 +61,6 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
-from lstmprof.runs.fields import ScriptLine
 from lstmprof.runs.metadata import RunInfo
 
 #: (state, part of the breakdown), as in the ``ledger`` table; the state is ``input`` while the
@@ -73,8 +71,6 @@ Spent = dict[str, tuple[int, float]]
 
 #: Breakdown tables that provide the evidence for findings.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: Parts of idle time in which no op of any thread runs.
-_BETWEEN_OPS = ("python", "host")
 #: The clocks of host and device count as different if more than this share of the device activities
 #: begin before their launch. Chosen by hand.
 EARLY_SHARE = 0.1
@@ -249,8 +245,6 @@ def step_profile_of(
         straggler = replace(straggler, meanwhile=_meanwhile(breakdown, late, own))
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, intervals), len(windows))
-    if lane.device is None:
-        parts = with_waits(parts, info.script_lines or ())
     return StepProfile(
         name=breakdown.run.name,
         info=info,
@@ -387,33 +381,6 @@ def _communication(
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
     return [*lines, overlap_sentence(matters, windows[0].step is not None)] if matters else lines
-
-
-def with_waits(
-    contributors: Sequence[Contributor], lines: Iterable[ScriptLine]
-) -> tuple[Contributor, ...]:
-    """Return ``contributors`` with the time in which ``lines`` waited as contributors of their own.
-
-    A line waits in time between ops; time in which a framework computes, on any thread, belongs to
-    the framework's ops. Waits are first assigned to the preparation of the input, whose
-    contributors stay unchanged, and then to the longest times between ops.
-    """
-    left_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
-    between = [
-        c
-        for c in contributors
-        if c.part in _BETWEEN_OPS and c.state != "busy" and not (c.call_overhead or c.compiling)
-    ]
-    waited_ns: dict[int, int] = {}
-    for c in sorted(between, key=lambda c: (c.state != INPUT, -c.ns)):
-        waited_ns[id(c)] = min(left_ns, c.ns)
-        left_ns -= waited_ns[id(c)]
-    result = []
-    for c in contributors:
-        ns = 0 if c.state == INPUT else waited_ns.get(id(c), 0)
-        result += [replace(c, ns=c.ns - ns)] if c.ns > ns or not ns else []
-        result += [Contributor(c.state, c.part, ns, waits=True)] if ns else []
-    return tuple(result)
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:

@@ -66,7 +66,11 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Return ``events`` with categories; if ``captured``, scopes may be phases."""
+    """Return ``events`` with ``category``, ``family`` and ``rule``.
+
+    A name scope ``optimizer`` counts as the optimizer's phase only if lstmprof ``captured`` the
+    profile, because users choose the names of their scopes.
+    """
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
     rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
@@ -185,7 +189,7 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return the number in ``candidates`` of each kernel's op, or of the nearest op around."""
+    """Return the rule in ``candidates`` of each kernel's op, or of the nearest op around it."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
@@ -218,7 +222,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return a mask of the events in a scope named ``optimizer``; users choose names of scopes."""
+    """Return a mask of the events in a name scope ``optimizer``, or launched in it."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from capture.trainers import python_of_trainers
 
 import lstmprof as lp
 from lstmprof.capture.request import ScriptRequest
@@ -104,11 +106,44 @@ def test_two_processes_become_one_run_of_two_ranks(
         "lstmprof: wrote traces/ddp of 2 ranks; next: lstmprof diagnose traces/ddp"
     )
     assert [path.name for path in (tmp_path / "traces").iterdir()] == ["ddp"]
-    run = lp.read(tmp_path / "traces" / "ddp")
-    steps = run.table("steps").rows()
+    check_ranks(tmp_path / "traces" / "ddp", (0, 1), (5, 2, 8, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks"),
+    [(("--multi_gpu", "--main_process_port", "PORT"), (0, 1)), (("--cpu",), (None,))],
+    ids=["two processes", "one process"],
+)
+def test_the_processes_of_accelerate_become_one_run(
+    options: tuple[str, ...], ranks: tuple[int | None, ...], tmp_path: Path
+) -> None:
+    script = Path(__file__).parents[2] / "own_code" / "accelerate_records.py"
+    done = ran(
+        *(tmp_path, "lstmprof", "run", "--quiet", "--python", python_of_trainers()),
+        *("accelerate", "launch", "--num_processes", "2", *options, str(script), "120"),
+    )
+    assert len(re.findall(r"^loss ", done.stdout, re.M)) == 1  # rank 0 prints
+    count = " of 2 ranks" if len(ranks) == 2 else ""
+    assert (
+        f"lstmprof: wrote traces/accelerate_records{count}; "
+        "next: lstmprof diagnose traces/accelerate_records\n"
+    ) in done.stderr
+    check_ranks(tmp_path / "traces" / "accelerate_records", ranks, (10, 8, 8, 24))
+
+
+def check_ranks(place: Path, ranks: tuple[int | None, ...], sizes: tuple[int, ...]) -> None:
+    """Check that the ranks have the same steps, layers of these sizes, and a verdict.
+
+    ``sizes`` are the time steps, batch, inputs and hidden units.
+    """
+    run = lp.read(place)
     count = len(run.info.profiled_wall_ns or ())
-    assert [(row["rank"], row["step"]) for row in steps] == [
-        (rank, step) for rank in (0, 1) for step in range(count)
+    assert [(row["rank"], row["step"]) for row in run.table("steps").rows()] == [
+        (rank, step) for rank in ranks for step in range(count)
     ]
-    assert json.loads((tmp_path / "traces/ddp/run.json").read_text())["source"] == "own code"
+    layers = run.table("layers").rows()
+    assert sorted(row["rank"] or 0 for row in layers) == [rank or 0 for rank in ranks]
+    names = ("time_steps", "batch", "inputs", "hidden")
+    assert {tuple(row[name] for name in names) for row in layers} == {sizes}
+    assert json.loads((place / "run.json").read_text())["source"] == "own code"
     assert lp.diagnose(run).sentence
