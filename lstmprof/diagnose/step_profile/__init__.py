@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
@@ -38,6 +37,7 @@ from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.collectives import RankDevice, in_common
 from lstmprof.breakdown.timings import Warning
 from lstmprof.diagnose.seen import Seen, seen_in
+from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.diagnose.step_profile.contributors import (
     Contributor,
     contributors,
@@ -59,7 +59,7 @@ from lstmprof.errors import UsageError
 from lstmprof.events.annotate.recorded import ROUNDED_NS
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
@@ -234,7 +234,11 @@ def step_profile_of(
     info, timings = breakdown.run.info, breakdown.timings
     clean = breakdown.clean(lane.rank, lane.device) if breakdown.has_clean else None
     events, windows, intervals = breakdown.attributed_steps(lane.rank, lane.device)
-    rows = _events_of_lane(events, windows, lane)
+    inside = in_steps(events, windows)
+    if lane.device is not None:  # leave out events of the rank's other devices
+        devices = events.ints("device", UNKNOWN)
+        inside &= (devices == UNKNOWN) | (devices == lane.device)
+    rows = events.filter(inside)
     if straggler is not None and straggler.state == FOUND:
         late = straggler.rank_device
         own = intervals if clean is None and late == (lane.rank, lane.device) else None
@@ -334,18 +338,6 @@ def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
         replace(c, ns=ns, count=c.count / steps, recorded=c.recorded / steps)
         for c, ns in zip(sums, means, strict=True)
     )
-
-
-def _events_of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
-    """Return the events of the lane's rank in its steps, without events on other devices."""
-    rows = events.take(pa.array(events.rows_of_rank(lane.rank)))
-    if windows[0].step is not None:
-        steps = pa.array([window.step for window in windows], pa.int64())
-        rows = rows.filter(pc.is_in(rows.column("step"), steps, skip_nulls=True))
-    if lane.device is None:
-        return rows
-    device = rows.column("device")
-    return rows.filter(pc.or_kleene(pc.is_null(device), pc.equal(device, lane.device)))
 
 
 def _sync_calls(events: EventTable, steps: int) -> float | None:
