@@ -19,6 +19,7 @@ from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
+from lstmprof.breakdown.script_waits import with_waits
 from lstmprof.breakdown.slot_times import (
     BETWEEN_PROCESSES,
     BETWEEN_RAISED,
@@ -69,7 +70,8 @@ class CleanStep:
 
     ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
-    length of the clean step with its 95 % interval; ``parts`` has such a length for each part.
+    length of the clean step with its 95 % interval; ``parts`` has such a length for each part, in
+    which waits of the script still count as Python.
     ``recording`` is the time that the profiler took, None if another tool recorded the profile.
     ``rare`` lists events that occur, or take long, in some steps only. ``work_varies``: the steps
     may do different work, such as sequences of another length.
@@ -213,11 +215,14 @@ def clean_step(
     moved = replace(intervals, start_ns=start, end_ns=start + left_ns)
     has_time = left_ns > 0
     columns = (moved.window, moved.row, moved.label, moved.start_ns, moved.end_ns)
+    moved = Intervals(moved.labels, *(column[has_time] for column in columns))
+    if measured is not None and device is None:
+        moved = with_waits(events, moved, measured.info.script_lines or ())
     return CleanStep(
         rank=rank,
         device=device,
         windows=tuple(clock.window(window) for window in windows),
-        intervals=Intervals(moved.labels, *(column[has_time] for column in columns)),
+        intervals=moved,
         span=span,
         parts=parts,
         recording=recording,

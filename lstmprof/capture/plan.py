@@ -145,7 +145,7 @@ def plan(
 
 
 def _label(users: str, ways: str, *, several: bool) -> str:
-    """Return the user's label, else the interpreter's; both for ``several`` interpreters."""
+    """Return the user's label or else the interpreter's; with ``several``, both labels."""
     return f"{users}-{ways}" if users and several else users or ways
 
 

@@ -54,8 +54,8 @@ class Limit:
 
     ::
 
-        slower > 3 %        a step of the new run takes over 3 % longer than one of the base run
-        faster > 20 %       a step of the base run takes over 20 % longer than one of the new run
+        slower > 3 %        a step of the new run takes over 3 % longer than a step of the base run
+        faster > 20 %       a step of the base run takes over 20 % longer than a step of the new run
         step > 12 ms        a step of the new run takes over 12 ms, whatever the base run takes
 
     ``most`` is in ns for ``step``, else a share, such as 0.03 for ``slower > 3 %``.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import lstmprof
 
 from lstmprof import implementations
 from lstmprof.capture import plan
@@ -265,3 +267,27 @@ def test_the_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     page = Path(__file__).resolve().parents[2] / "docs" / "own_code.md"
     (code,) = re.findall(r"```python\n(# mymodel.py\n.*?)```", page.read_text("utf-8"), re.DOTALL)
     assert failure(asked(written(tmp_path, code))) == "nothing"
+
+
+@pytest.mark.measured
+def test_a_file_that_sleeps_waits_at_its_line(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    forward = "    def forward(self, x):\n"
+    text = "import time\n" + NETWORK.replace(forward, forward + "        time.sleep(0.02)\n")
+    out, file = tmp_path / "traces", written(tmp_path, text)
+    network = ("--workload", "1x320-ce-short", "--time-steps", 5, "--hidden", 16)
+    plan = ("--device", "cpu", "--rounds", 1, "--iterations", 10, "--no-peaks")
+    ended = lstmprof("capture", "--impl", file, *network, *plan, "--out", out)
+    assert ended.returncode == 0, ended.stderr
+    (run,) = (path.parent for path in out.glob("*/run.json"))
+    breakdown, diagnoses = (
+        json.loads(lstmprof(command, run, "--format", "json").stdout)
+        for command in ("breakdown", "diagnose")
+    )
+    verdict, first = diagnoses[0]["verdict"], diagnoses[0]["findings"][0]
+    line = text.splitlines().index("        time.sleep(0.02)") + 1
+    assert (verdict["kind"], verdict["cause"]) == ("waiting", f"mine.py:{line} sleeps (time.sleep)")
+    assert (first["kind"], first["slow_ns"]) == ("waiting", pytest.approx(20_000_000, rel=0.2))
+    parts = {row["part"]: row["ns"] for row in breakdown["account"]}
+    assert parts["waiting"] == first["slow_ns"]
+    assert "waiting" not in {row["part"] for row in breakdown["ledger"]}  # of single steps

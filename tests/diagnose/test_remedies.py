@@ -970,7 +970,7 @@ CASES: dict[str, Case] = {
     ),
     "wait beside the step": Case(
         "waiting",
-        run(replace(PYTHON, name=None, waits=True)),
+        run(replace(PYTHON, name=None, part="waiting")),
         900,
         {"waits": run(PYTHON)},
     ),

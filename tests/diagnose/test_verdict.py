@@ -21,10 +21,9 @@ from lstmprof.diagnose.certainty import Outcome
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose_all
 from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.remedies import TABLE, Advice
-from lstmprof.diagnose.step_profile import StepProfile, with_waits
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
 from lstmprof.diagnose.verdict.verdict_text import first_line, largest_kinds, verdict_lines
-from lstmprof.runs.fields import ScriptLine
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000
@@ -436,48 +435,41 @@ def test_a_sleep_is_named_though_a_busy_machine_made_the_rest_of_its_steps_longe
 PLACE = {"file": "train.py", "line": 6, "function": "step", "share": 0.5, "ns": 5 * MS}
 
 
-def waiting(name: str, between_ns: int, *lines: dict[str, Any] | None) -> StepProfile:
-    """A run of 2 ms of matmuls and ``between_ns`` between ops, with these lines of its script."""
-    parts = [contributor("busy", "gemm", 2 * MS), contributor("idle", "python", between_ns)]
+def waiting(name: str, python_ms: int, waits_ms: int, *lines: dict[str, Any] | None) -> StepProfile:
+    """A run of 2 ms of matmuls, Python and waits, with these lines of its script; none: unknown."""
+    times = {("busy", "gemm"): 2, ("idle", "python"): python_ms, ("idle", "waiting"): waits_ms}
+    parts = [contributor(*part, ms * MS) for part, ms in times.items() if ms]
     facts = {"script_lines": [line for line in lines if line is not None] if lines else None}
-    made = profile(*parts, name=name, facts=facts, step_ns=between_ns + 2 * MS)
-    return replace(made, contributors=with_waits(parts, made.info.script_lines or ()))
+    return profile(*parts, name=name, facts=facts, step_ns=sum(times.values()) * MS)
 
 
 @pytest.mark.parametrize(
-    ("line", "between_ms", "kind", "waits_ms"),
+    ("line", "python_ms", "waits_ms", "kind"),
     [
-        ({"call": "time.sleep", "waits_ns": 5 * MS}, 6, "waiting", 5),
-        ({"waits_ns": 5 * MS}, 6, "waiting", 5),  # takes a lock
-        ({"waits_ns": 5 * MS}, 3, "waiting", 3),  # ops of other threads ran meanwhile
-        ({"call": "tokenise", "waits_ns": MS}, 6, "Python", 1),
-        ({"call": "time.sleep", "waits_ns": None}, 6, "Python", 0),
-        ({"call": "time.sleep", "waits_ns": None, "beside": True}, 6, "Python", 0),
+        ({"call": "time.sleep", "waits_ns": 5 * MS}, 1, 5, "waiting"),
+        ({"waits_ns": 5 * MS}, 1, 5, "waiting"),  # takes a lock
+        ({"waits_ns": 5 * MS}, 0, 3, "waiting"),  # ops of other threads ran meanwhile
+        ({"call": "tokenise", "waits_ns": MS}, 5, 1, "Python"),
+        ({"call": "time.sleep", "waits_ns": None}, 6, 0, "Python"),
+        ({"call": "time.sleep", "waits_ns": None, "beside": True}, 6, 0, "Python"),
     ],
 )
-def test_time_between_ops_in_which_a_line_waits_is_a_kind_of_its_own(
-    line: dict[str, Any], between_ms: int, kind: str, waits_ms: int
+def test_the_verdict_names_the_line_that_waits(
+    line: dict[str, Any], python_ms: int, waits_ms: int, kind: str
 ) -> None:
-    verdict = alone(waiting("a", between_ms * MS, {**PLACE, **line})).verdict
+    verdict = alone(waiting("a", python_ms, waits_ms, {**PLACE, **line})).verdict
     times = {part.kind: part.slow_ns for part in verdict.where}
     assert (verdict.kind, times.get("waiting", 0)) == (kind, waits_ms * MS)
-    assert sum(times.values()) == (between_ms + 2) * MS
+    assert sum(times.values()) == (2 + python_ms + waits_ms) * MS
     assert ("train.py:6" in verdict.cause) is not line.get("beside", False)
-
-
-def test_waits_while_the_input_is_prepared_stay_input() -> None:
-    parts = [contributor("input", "python", 4 * MS), contributor("idle", "python", 9 * MS)]
-    lines = [ScriptLine(**PLACE, waits_ns=6 * MS)]
-    split = with_waits(parts, lines)
-    assert [(c.state, c.waits, c.ns // MS) for c in split] == [
-        *(("input", False, 4), ("idle", False, 7), ("idle", True, 2)),
-    ]
 
 
 def test_waits_of_one_run_are_compared_only_with_known_waits_of_the_other() -> None:
     sleeps = {**PLACE, "call": "time.sleep", "waits_ns": 5 * MS}
-    slow = waiting("slow", 6 * MS, sleeps)
-    known, unknown = (compare(waiting("fast", MS, *lines), slow).verdict for lines in ([None], []))
+    slow = waiting("slow", 1, 5, sleeps)
+    known, unknown = (
+        compare(waiting("fast", 1, 0, *lines), slow).verdict for lines in ([None], [])
+    )
     assert (known.kind, known.cause) == ("waiting", "train.py:6 sleeps (time.sleep)")
     assert unknown.kind == "Python"
 

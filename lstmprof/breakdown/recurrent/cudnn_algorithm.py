@@ -389,10 +389,3 @@ def algorithms_of_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
         if any(pattern.search(name) for name in names):
             return algorithms
     return ()
-
-
-def differs(choice: Choice, possible: tuple[str, ...]) -> bool | None:
-    """Return whether the requested algorithm is not in ``possible``; None if either is unknown."""
-    if choice.algorithm is None or not possible:
-        return None
-    return choice.algorithm not in possible

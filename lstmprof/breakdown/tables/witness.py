@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lstmprof.breakdown.mean_step import MeanStep
+from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.events.schema import Column, schema
 
 #: A line is listed if it has more than this share of the samples.
@@ -106,7 +107,7 @@ def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():
-            if state in ("busy", "idle"):  # other states belong to no part
+            if state in ("busy", "idle") and part != SCRIPT_WAITS:  # samples of waits do not count
                 spent[part.removeprefix("tail:")] += ns
     total = sum(spent.values())
     return {part: ns / total for part, ns in spent.items()} if total else {}

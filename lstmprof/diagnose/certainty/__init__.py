@@ -50,6 +50,8 @@ State = Literal["found", "none", "unknown"]
 EXPLAINED_SHARE = 0.5
 #: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
+#: Words for time of ``causes.UNKNOWN`` in which mostly kernels or ops ran.
+_UNKNOWN_WORK = "work of an unknown category"
 #: A kind of time without a cause is mentioned if it takes at least this share of the step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
@@ -108,7 +110,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or structure.fewer or not structure.certain):
         calls = f"make {structure.calls} and " if structure.same else ""
-        why = f"{calls}may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
+        why = f"{calls}may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
@@ -125,7 +127,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
-        why = f"may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
+        why = f"may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     why = f"{NOT_EXPLAINED}{_why_not(whole_ns, findings)}"
     if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
@@ -259,7 +261,9 @@ def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -
             takes = percent(share) if texts else f"takes {percent(share)} of {whole}"
             first = most_of(finding) if finding.kind == causes.UNKNOWN else None
             most = f" (most of it {first})" if first else ""
-            texts.append(f"{causes.KINDS[finding.kind]} {takes}{most}")
+            works = 2 * sum(p.slow_ns for p in finding.parts if p.state == "busy")
+            ran = finding.kind == causes.UNKNOWN and works > finding.slow_ns
+            texts.append(f"{_UNKNOWN_WORK if ran else causes.KINDS[finding.kind]} {takes}{most}")
     return listed(texts) or f"no cause was recorded for {whole}"
 
 
@@ -323,7 +327,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
         return
     ratio = ratio_of(fast, slow)
     if not ratio.sure:
-        text = f"the ratio of the steps is uncertain: {in_words(ratio)}"
+        text = f"the ratio of the steps is {in_words(ratio)}"
         yield f"{text}; the counts are certain" if counts_in_words(fast, slow) else text
     if not timed(fast, slow):
         yield untimed(fast, slow)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
 from lstmprof.breakdown.lacks import RANGES_WITHOUT_OPS
+from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.annotate.calls import is_launch
@@ -166,7 +167,7 @@ RULES = (
     ),
     Rule(
         WAITING,
-        lambda c, run: c.waits,
+        _part(SCRIPT_WAITS),
         "time between ops in which a line of the script waits: it sleeps, or waits for a lock, a "
         "queue, a file or another process (lstmprof run)",
     ),

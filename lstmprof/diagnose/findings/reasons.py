@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.breakdown.timings import FAULT_NS
 from lstmprof.diagnose.findings import settings
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
@@ -347,7 +348,11 @@ def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfi
 
 def _marked(profile: StepProfile, names: frozenset[str], waits: bool) -> StepProfile:
     marks = (
-        replace(c, slower=_is_call(c, profile) and c.name in names, waits=c.waits and waits)
+        replace(
+            c,
+            slower=_is_call(c, profile) and c.name in names,
+            part="python" if c.part == SCRIPT_WAITS and not waits else c.part,
+        )
         for c in profile.contributors
     )
     return replace(profile, contributors=tuple(marks))

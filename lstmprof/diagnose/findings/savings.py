@@ -2,9 +2,10 @@
 
 For casts and copies on a device, a replay of the step without them shows how much. The saving is
 small if the device waits for its host anyway. It may exceed their own time, because the host need
-not launch them, but it is at most their time plus the idle time of the step. For work with a known
-least time (``roofline``), the saving is the time above the least time. For waits and all other
-work, the saving is the whole time, which is the most that can be saved.
+not launch them, but it is at most their time plus the idle time of the step. If the host reads a
+copy, the replay keeps the wait for the copied data. For work with a known least time
+(``roofline``), the saving is the time above the least time. For waits and all other work, the
+saving is the whole time, which is the most that can be saved.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import NO_HOST, NO_LAUNCHES
-from lstmprof.breakdown.replay import CHANGES, what_if
+from lstmprof.breakdown.replay import what_if
+from lstmprof.breakdown.replay.changes import without_casts, without_copying
 from lstmprof.diagnose.findings import causes
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
@@ -25,7 +27,7 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
 #: Kind of time → the replay's change that removes it.
-_REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
+_REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
 #: Kinds of time with a smaller share of a step than this are not replayed.
 _LEAST_SHARE = 0.05
 #: If a replay misses the measured step by more than this share, it is reported but not used.
@@ -85,7 +87,7 @@ def _replayed(
     events = len(breakdown.run.packed(("dur_ns",)))
     if events > _MOST_EVENTS * len(breakdown.windows):
         return
-    changes = [CHANGES[_REPLAYED[kind]] for kind in replayed_kinds]
+    changes = [_REPLAYED[kind] for kind in replayed_kinds]
     for kind, prediction in zip(
         replayed_kinds, what_if(breakdown, profile.rank_device, changes), strict=True
     ):

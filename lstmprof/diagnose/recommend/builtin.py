@@ -248,7 +248,7 @@ def _compare_steps(
         assert outcome.ratio is not None
         factor = mine.length_ns / other.length_ns
         times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms"
-        ratio = f"{times} per step; a ratio of {in_words(outcome.ratio)}"
+        ratio = f"{times} per step; ratio {in_words(outcome.ratio)}"
         ending += f". {name} takes {factor:.2f}× as long as {op} on this machine ({ratio})"
     sentence = f"{name} {how_it_runs(breakdown, shape)}; {ending}."
     return Against(name, state, sentence, best.run.name, op, factor, "steps", True, diagnosis)

@@ -176,10 +176,15 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
     """Return for each ``launch`` the call just before it that enqueued a wait, or ``NONE``.
 
-    No other launch on the same thread is between this call and the launch.
+    No other launch on the same thread is between this call and the launch. A wait for an event does
+    not count if no call records an event before it: the work that it waits for was launched before
+    the profile began.
     """
     events = lane.events
-    waits = events.where_name(_EVENT_WAIT.search) | events.where_name(_HOST_FUNCTION.search)
+    records = lane.rank & events.where_name(lambda name: "EventRecord" in name)
+    first_ns = events.start_ns[records].min(initial=np.iinfo(np.int64).max)
+    waits = events.where_name(_EVENT_WAIT.search) & (events.start_ns > first_ns)
+    waits |= events.where_name(_HOST_FUNCTION.search)
     enqueues = np.zeros(len(events), dtype=np.bool_)
     launches = events.rows_named("launch_id")
     enqueues[launches[launches != NONE]] = True

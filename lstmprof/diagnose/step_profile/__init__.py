@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
@@ -38,7 +37,7 @@ from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.collectives import RankDevice, in_common
 from lstmprof.breakdown.timings import Warning
 from lstmprof.diagnose.seen import Seen, seen_in
-from lstmprof.diagnose.seen.contexts import INPUT
+from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.diagnose.step_profile.contributors import (
     Contributor,
     contributors,
@@ -60,9 +59,8 @@ from lstmprof.errors import UsageError
 from lstmprof.events.annotate.recorded import ROUNDED_NS
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
-from lstmprof.runs.fields import ScriptLine
 from lstmprof.runs.metadata import RunInfo
 
 #: (state, part of the breakdown), as in the ``ledger`` table; the state is ``input`` while the
@@ -73,8 +71,6 @@ Spent = dict[str, tuple[int, float]]
 
 #: Breakdown tables that provide the evidence for findings.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: Parts of idle time in which no op of any thread runs.
-_BETWEEN_OPS = ("python", "host")
 #: The clocks of host and device count as different if more than this share of the device activities
 #: begin before their launch. Chosen by hand.
 EARLY_SHARE = 0.1
@@ -238,15 +234,17 @@ def step_profile_of(
     info, timings = breakdown.run.info, breakdown.timings
     clean = breakdown.clean(lane.rank, lane.device) if breakdown.has_clean else None
     events, windows, intervals = breakdown.attributed_steps(lane.rank, lane.device)
-    rows = _events_of_lane(events, windows, lane)
+    inside = in_steps(events, windows)
+    if lane.device is not None:  # leave out events of the rank's other devices
+        devices = events.ints("device", UNKNOWN)
+        inside &= (devices == UNKNOWN) | (devices == lane.device)
+    rows = events.filter(inside)
     if straggler is not None and straggler.state == FOUND:
         late = straggler.rank_device
         own = intervals if clean is None and late == (lane.rank, lane.device) else None
         straggler = replace(straggler, meanwhile=_meanwhile(breakdown, late, own))
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, intervals), len(windows))
-    if lane.device is None:
-        parts = with_waits(parts, info.script_lines or ())
     return StepProfile(
         name=breakdown.run.name,
         info=info,
@@ -342,18 +340,6 @@ def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
     )
 
 
-def _events_of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
-    """Return the events of the lane's rank in its steps, without events on other devices."""
-    rows = events.take(pa.array(events.rows_of_rank(lane.rank)))
-    if windows[0].step is not None:
-        steps = pa.array([window.step for window in windows], pa.int64())
-        rows = rows.filter(pc.is_in(rows.column("step"), steps, skip_nulls=True))
-    if lane.device is None:
-        return rows
-    device = rows.column("device")
-    return rows.filter(pc.or_kleene(pc.is_null(device), pc.equal(device, lane.device)))
-
-
 def _sync_calls(events: EventTable, steps: int) -> float | None:
     """Return the blocking runtime calls per step; None if the profile has no runtime calls."""
     calls = events.is_kind("runtime")
@@ -395,33 +381,6 @@ def _communication(
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
     return [*lines, overlap_sentence(matters, windows[0].step is not None)] if matters else lines
-
-
-def with_waits(
-    contributors: Sequence[Contributor], lines: Iterable[ScriptLine]
-) -> tuple[Contributor, ...]:
-    """Return ``contributors`` with the time in which ``lines`` waited as contributors of their own.
-
-    A line waits in time between ops; time in which a framework computes, on any thread, belongs to
-    the framework's ops. Waits are first assigned to the preparation of the input, whose
-    contributors stay unchanged, and then to the longest times between ops.
-    """
-    left_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
-    between = [
-        c
-        for c in contributors
-        if c.part in _BETWEEN_OPS and c.state != "busy" and not (c.call_overhead or c.compiling)
-    ]
-    waited_ns: dict[int, int] = {}
-    for c in sorted(between, key=lambda c: (c.state != INPUT, -c.ns)):
-        waited_ns[id(c)] = min(left_ns, c.ns)
-        left_ns -= waited_ns[id(c)]
-    result = []
-    for c in contributors:
-        ns = 0 if c.state == INPUT else waited_ns.get(id(c), 0)
-        result += [replace(c, ns=c.ns - ns)] if c.ns > ns or not ns else []
-        result += [Contributor(c.state, c.part, ns, waits=True)] if ns else []
-    return tuple(result)
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:

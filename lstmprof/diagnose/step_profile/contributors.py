@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Intervals, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
+from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.seen.calls import starting
 from lstmprof.diagnose.seen.contexts import INPUT, Attributed, Compiling, Preparing, Reading
 from lstmprof.diagnose.seen.lane import Lane
@@ -64,8 +65,7 @@ class Contributor:
     loaded code, ``reading`` if the host read values one by one, ``on_cpu`` if an op computed on the
     CPU while the device waited, ``enqueues`` if a runtime call enqueued work. ``slower`` is True if
     the fast run makes equally many such calls, and each is shorter. ``recorded`` is the number of
-    events recorded in this time. ``waits`` is True for time between ops in which a line of the
-    script waited (``with_waits``).
+    events recorded in this time.
     """
 
     state: str
@@ -84,7 +84,6 @@ class Contributor:
     enqueues: bool = False
     recorded: float = 0.0
     slower: bool = False
-    waits: bool = False
 
 
 def contributors(
@@ -173,6 +172,9 @@ def _cut_by_purpose(
     starts = _are(starting(lane), row) & (parts != LATENCY)
     parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
     reads = reading.holds(pieces)
+    waits = parts == SCRIPT_WAITS
+    parts = np.where(waits & (states == INPUT), "python", parts)
+    row = np.where(waits & (states != INPUT), NONE, row)
     return _Pieces(intervals, row, states, parts, overhead, compiles, starts, reads)
 
 

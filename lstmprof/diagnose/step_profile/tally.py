@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.host import computing
+from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.events.annotate.calls import is_copy, is_kernel_launch, launch_calls
 from lstmprof.events.annotate.rules.kernels import is_product
 from lstmprof.events.annotate.steps import Window
@@ -89,7 +90,7 @@ def tally(
     The nouns are kernel, gap, launch, op and the nouns of ``WORK``. Nouns that cannot be counted
     are left out: kernels on a host, and launches if the profile has no runtime calls.
     """
-    inside = _issued_in(events, windows, rank)
+    inside = in_steps(events, windows)
     lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
     if device is not None:
         lengths["gap"] = _gaps(events, windows, rank, device)
@@ -102,14 +103,6 @@ def _spread(lengths_ns: Ints) -> Spread:
     count = len(lengths_ns)
     median_ns, longest_ns = lengths_ns[[(count - 1) // 2, -1]].tolist() if count else (0, 0)
     return Spread(count, int(lengths_ns.sum()), median_ns, longest_ns)
-
-
-def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
-    """Return a mask of events of ``rank``; if steps are marked, only of events in the steps."""
-    inside = np.zeros(len(events), dtype=np.bool_)
-    inside[events.rows_of_rank(rank)] = True
-    steps = [window.step for window in windows if window.step is not None]
-    return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
 
 
 def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:

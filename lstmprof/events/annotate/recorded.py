@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from lstmprof.events.annotate.calls import ActivityCounts, is_kernel_launch
+from lstmprof.events.annotate.calls import MIGRATION, ActivityCounts, is_kernel_launch
 from lstmprof.events.groups import Groups, latest_ends
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import successive_processes
@@ -35,9 +35,6 @@ _GPU_NAMES = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
-#: Page migrations of managed memory in Nsight Systems; the driver starts them without a launch
-#: call.
-_MIGRATION = re.compile(r"Memcpy UVM \w+")
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
 #: Columns of the events table that are needed for counting.
 COUNTED = (
@@ -129,7 +126,7 @@ class Reading:
                 "of gpu": (events.is_kind("op") | ranges) & events.where_name(_GPU_NAMES.fullmatch),
                 "activity": activity,
                 "kernel": events.is_kind("kernel"),
-                "migration": events.is_kind("memcpy") & events.where_name(_MIGRATION.match),
+                "migration": events.is_kind("memcpy") & events.where_name(MIGRATION.match),
                 "capture": runtime & captures,
                 "captured": runtime & events.where_name(lambda name: _CAPTURE_ENDS in name),
             },

@@ -216,6 +216,20 @@ def test_time_without_a_cause_is_compared_with_times_not_with_savings(
     assert outcome.cause is None or outcome.cause.kind == "dispatch"
 
 
+@pytest.mark.parametrize(
+    ("state", "part", "ran"), [("busy", "other", True), ("idle", "unattributed", False)]
+)
+def test_a_kernel_of_an_unknown_category_is_work(state: str, part: str, ran: bool) -> None:
+    """The kernels of most CUDA programs have no category, but the profile shows that they run."""
+    run = profile(
+        contributor(state, part, 90 * MS, "diverge"), contributor("busy", "gemm", 10 * MS)
+    )
+    outcome = alone(run).outcome
+    assert outcome.state == "unknown"
+    assert outcome.reason.count("work of an unknown category") == ran
+    assert outcome.reason.count("without a known cause") == (not ran)
+
+
 @pytest.mark.parametrize("error", [0.01, 0.3])
 def test_of_a_profile_that_hides_its_time_no_cause_is_named(error: float) -> None:
     lack = Lack("no events", "nothing was recorded", None, "where its time goes", blinds=True)

@@ -1,0 +1,54 @@
+"""Find the time of a clean step in which the user's script waits: it sleeps, or waits for a lock.
+
+A profile does not show whether a thread between two ops computes or waits. After the measured
+steps, ``capture.worker.lines`` samples for how long each line of the script waits per step. This
+time is taken from the longest times between ops, because a wait is one long time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from lstmprof.breakdown.attribution import BETWEEN_OPS, Intervals
+from lstmprof.events.annotate.calls import prepares
+from lstmprof.events.groups import nearest, values_at
+from lstmprof.events.intervals import Covered
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.threads import CALL_GAP_NS
+from lstmprof.runs.fields import ScriptLine
+
+#: The part of idle time in which a line of the script waits.
+SCRIPT_WAITS = "waiting"
+#: A time between ops that is shorter than this share of all waits has waits only if the longer
+#: times do not suffice. Chosen by hand.
+LEAST_SHARE = 0.05
+
+
+def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:
+    """Return the ``intervals`` of a host with the part ``waiting`` where the ``lines`` waited.
+
+    If a framework computes meanwhile, in whatever thread, the time belongs to its ops. Waits belong
+    to the preparation of the input first, then to the longest times between ops.
+    """
+    waits_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
+    is_between = np.array([label in BETWEEN_OPS for label in intervals.labels], dtype=np.bool_)
+    length_ns = intervals.end_ns - intervals.start_ns
+    some = np.flatnonzero(is_between[intervals.label] & (length_ns > CALL_GAP_NS))
+    if not waits_ns or not len(some):
+        return intervals
+    around = nearest(events.rows_named("parent_id"), prepares(events))
+    is_input = values_at(around, intervals.row[some]) != NONE
+    is_short = length_ns[some] < LEAST_SHARE * waits_ns
+    some = some[np.lexsort((-length_ns[some], ~is_input, is_short, intervals.window[some]))]
+    window, length_ns = intervals.window[some], length_ns[some]
+    before_ns = np.cumsum(length_ns) - length_ns
+    first = np.searchsorted(window, window)  # of the same step
+    waited_ns = np.clip(waits_ns - (before_ns - before_ns[first]), 0, length_ns)
+    start_ns = intervals.start_ns[some]
+    waited = Covered(start_ns[waited_ns > 0], (start_ns + waited_ns)[waited_ns > 0])
+    cut = intervals.cut_at(np.concatenate(waited.bounds))
+    label = np.where(waited.within(cut.start_ns, cut.end_ns) > 0, len(cut.labels), cut.label)
+    labels = (*cut.labels, ("idle", SCRIPT_WAITS))
+    return Intervals(labels, cut.window, cut.row, label, cut.start_ns, cut.end_ns)
