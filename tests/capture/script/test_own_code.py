@@ -189,6 +189,7 @@ CASES = [
     Case(
         *("flax_state", "flax", "compile", "trace once", ("lstm", 10, 8, 6, 20, 1, 1)),
         fix="call jax.jit on train_step once",
+        calls=1,
     ),
     Case(
         *("nnx_series", "flax.nnx", "compile", "trace once", ("lstm", None, 8, 6, 20, 1, 1)),
