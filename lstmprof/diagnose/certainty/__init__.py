@@ -161,7 +161,7 @@ def _outcome_of_same_work(
     if calls:
         why = f"the same calls take longer, some by a larger factor than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):
-        why = f"{took}, all by the same factor: the machine or a setting may differ"
+        why = f"{took}, each by about the same factor: the machine or a setting may differ"
     else:
         why = f"{took}, and no kind of time stands out"
     return Outcome("unknown", why, advice=shared_cpus_in_words(slow), ratio=ratio)
@@ -210,7 +210,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
     if sure:
         return Outcome("found", cause=sure[0])
     if own:
-        advice = "profile more steps, after some unprofiled steps"
+        advice = "profile more steps, and let some unprofiled steps run first"
         return Outcome("unknown", f"cause unknown: {own}", advice=advice)
     reasons = listed(certainty_of(named[0], findings).reasons)
     return Outcome("unknown", f"cause unknown: {reasons}", advice=_more(profile))
@@ -238,7 +238,7 @@ def _profilers(finding: Finding) -> str:
         return ""
     return (
         f"{milliseconds(min(lost_ns, size_ns))} of the {milliseconds(size_ns)} ms of "
-        f"{causes.KINDS[finding.kind]} may be work of the profiler in a thread that is not recorded"
+        f"{causes.KINDS[finding.kind]} may be the profiler's own work, in an unrecorded thread"
     )
 
 
@@ -328,7 +328,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
     ratio = ratio_of(fast, slow)
     if not ratio.sure:
         text = f"the ratio of the steps is {in_words(ratio)}"
-        yield f"{text}; the counts are certain" if counts_in_words(fast, slow) else text
+        yield f"{text}; the counts of calls are certain" if counts_in_words(fast, slow) else text
     if not timed(fast, slow):
         yield untimed(fast, slow)
 
@@ -341,7 +341,7 @@ def prediction_certainty(prediction: Prediction) -> Certainty:
         return Certainty("likely")
     reason = f"the replay of the unchanged step differs from its measured time by {percent(off)}"
     if off_ns >= abs(prediction.saved_ns):
-        return Certainty("unknown", (f"{reason}, more than the change saves",))
+        return Certainty("unknown", (f"{reason}, which is more than the change saves",))
     return Certainty("likely", (reason,))
 
 
@@ -383,11 +383,11 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
         what = f"{causes.KINDS[unseen.kind]}, whose cause is unknown"
         text = f"{milliseconds(unseen.delta_ns)} ms of the difference are {what}"
     elif unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
-        text = f"the profiled steps do not explain {milliseconds(unexplained_ns)} of the "
-        text += f"{milliseconds(whole_ns)} ms of difference"
+        text = f"the profiled steps do not explain {milliseconds(unexplained_ns)} ms of the "
+        text += f"difference of {milliseconds(whole_ns)} ms"
     elif largest is None:
         text = "no recorded kind of time is longer in the slower run"
     else:
         doubts = listed(certainty_of(largest, findings).reasons)
-        text = f"{largest.words} adds most time, but {doubts}"
+        text = f"the largest difference is in {largest.words}, but {doubts}"
     return text

@@ -184,7 +184,8 @@ def rough_lengths(finding: Finding) -> str:
         if high > _MOST_FACTOR * max(low, 0.0):
             return f"the time of {what} is unknown (95 % interval above {_MOST_FACTOR:.0f}×)"
         if high > _ROUGH * low:
-            return f"{what} takes {milliseconds(low)} to {milliseconds(high)} ms (95 % interval)"
+            interval = f"{milliseconds(low)} to {milliseconds(high)} ms"
+            return f"the time of {what} is uncertain: {interval} (95 % interval)"
     return ""
 
 
@@ -302,7 +303,7 @@ def short_ops_doubt(finding: Finding) -> str | None:
     if dispatch_ns < finding.delta_ns:
         return None
     where = f"the {milliseconds(dispatch_ns)} ms of dispatch of {labels(fast, slow)[0]}"
-    return f"{_LEFT_OUT}; some of this work may be hidden in {where}"
+    return f"{_LEFT_OUT}, so {where} may contain such ops"
 
 
 def leaves_out(profile: StepProfile) -> bool:

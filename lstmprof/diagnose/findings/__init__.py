@@ -27,7 +27,7 @@ from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.names import PART_WORDS
-from lstmprof.numbers import milliseconds
+from lstmprof.numbers import listed, milliseconds
 
 #: A cause with a smaller share of the difference, or of the step, is not named as a bottleneck.
 NAMED_SHARE = 0.15
@@ -217,7 +217,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Return the name of the kind for people: ``dispatch``, ``matmul + recurrent layer``.
+        """Return the name of the kind for people: ``dispatch``, ``matmul and recurrent layer``.
 
         If the kind joins several parts of the breakdown, the name lists the large ones.
         """
@@ -230,12 +230,13 @@ class Finding:
             and max(part.fast_ns / ends[0], part.slow_ns / ends[1]) >= _NAMED_PART
         ]
         large.sort(key=lambda part: -max(part.fast_ns, part.slow_ns))
+        del large[_MOST_PARTS:]
         words = PART_WORDS
         if any(c.part == "rnn" and c.family in ("gemm", "pointwise") for c in self.contributors):
             # kernels of a recurrent layer belong to two kinds of time
             words = {**PART_WORDS, "rnn": f"recurrent-layer {self.kind}"}
-        names = [words.get(part.part, part.part) for part in large[:_MOST_PARTS]]
-        return " + ".join(names) or causes.shown(self.kind)
+            large.sort(key=lambda part: part.part == "rnn")  # "matmul and recurrent-layer matmul"
+        return listed(words.get(part.part, part.part) for part in large) or causes.shown(self.kind)
 
     @property
     def difference(self) -> Difference:

@@ -326,7 +326,7 @@ def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
     form = implementation.form_on(shape.device.partition(":")[0])
     if form == LAYER_OP:
         return "runs each layer as one op"
-    each = "each as one op" if form == CELL_OP else "in a loop of separate ops"
+    each = "each cell as one op" if form == CELL_OP else "in a loop of separate ops"
     return f"runs {count(cells)} cells per batch, {each} ({implementation.summary})"
 
 

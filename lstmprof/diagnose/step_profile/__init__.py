@@ -359,7 +359,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
     sentence = (
         f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch call, by "
         f"{usual} in the median and {most} at most: the clocks of host and device differ, so the "
-        "causes of short gaps are uncertain; record fewer steps"
+        "causes of short idle gaps are uncertain; record fewer steps"
     )
     return (Lack(CLOCKS, sentence, len(early_ns) / len(linked), hides="causes of short gaps"),)
 
@@ -369,7 +369,8 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
     if len(lanes) == 1:
         return ()
     return (
-        f"this diagnosis is of {lane_words(lane.rank, lane.device)} (1 of {len(lanes)}, {reason})",
+        f"this diagnosis is about {lane_words(lane.rank, lane.device)} only (1 of {len(lanes)} "
+        f"devices: {reason})",
     )
 
 

@@ -247,8 +247,8 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
         return _other_number(unmatched, rows, rank_devices)
     skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
     return (
-        f"a collective ends up to {milliseconds(skew_ns)} ms apart on different ranks, even after "
-        "aligning their clocks"
+        f"the ends of a collective on different ranks are up to {milliseconds(skew_ns)} ms apart, "
+        "even after aligning the ranks' clocks"
     )
 
 
@@ -305,7 +305,7 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     moves = len(lates) >= CHANGING_SHARE * steps and len(set(lates)) > 1
     reason = "in collectives, all ranks wait for each other:"
     if moves:
-        reason = "not always the same rank is late; the ranks wait"
+        reason = "the late rank is not always the same; the ranks wait"
     reason += f" {milliseconds(low)} to {milliseconds(high)} ms{each}"
     return replace(facts, state=NONE, reason=reason, moves=moves)
 
@@ -411,7 +411,7 @@ def straggler_sentence(straggler: Straggler) -> str:
     return (
         f"{likely}straggler: {name} arrives last in {own.last_in} of {late.collectives}"
         f" collectives and waits {milliseconds(own.waits_ns)} ms{each}; {other} waits"
-        f" {milliseconds(longest.waits_ns)} ms, {milliseconds(for_it)} ms of it for"
+        f" {milliseconds(longest.waits_ns)} ms, of which {milliseconds(for_it)} ms for"
         f" {name}{does}{more}{others}"
     )
 
