@@ -58,7 +58,7 @@ class Recording:
 
     @property
     def advice(self) -> Advice:
-        """Return how to record what is missing with the profiler that was used."""
+        """Return how to use the same profiler to record the missing data."""
         return advice_for(self.info.profile_format)
 
     @property

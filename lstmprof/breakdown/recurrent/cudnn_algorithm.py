@@ -124,8 +124,8 @@ class Choice:
     """The algorithm that a framework requests from cuDNN.
 
     ``algorithm`` is None if the choice depends on a fact that is not known; ``unknown`` names this
-    fact. ``refusals`` has one entry per rejected algorithm, in the order in which the framework's
-    code tries them.
+    fact. ``refusals`` has one entry per algorithm that the framework does not request, in the order
+    in which the framework's code tries the algorithms.
     """
 
     algorithm: str | None
@@ -134,7 +134,7 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return the reason why ``algorithm`` is rejected; None if it is not rejected."""
+        """Return why the framework does not request ``algorithm``; None if it may request it."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 

@@ -53,8 +53,8 @@ _NOUNS_OF_WORK = {
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Noun of matmuls and similar work → plural. ``_NAMED`` is the least share of a finding's time for
-#: which a noun is mentioned.
+#: Noun for matmuls and similar work → plural for users. A sentence mentions a noun if its work
+#: takes at least the share ``_NAMED`` of the finding's time.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",

@@ -100,7 +100,7 @@ def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
 def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
     """Return the embedding tables with dense gradients, the slowest first.
 
-    A table that a matmul reads, too, is left out, because its gradient is dense in any case.
+    A table that a matmul reads, too, is left out, because its gradient is always dense.
     """
     events, ops = lane.events, lane.here & lane.events.is_kind("op")
     if not (ops & events.is_one_of("name", _TABLE_GRADIENT)).any():

@@ -31,7 +31,8 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Category → noun of its ops and kernels. For recurrent work, the noun depends on the name.
+#: Category → noun for ops and kernels of this category. For recurrent work, the noun depends on the
+#: name of the op or kernel.
 _NOUN_OF_CATEGORY = {
     "gemm": "product",
     "conv": "convolution",
@@ -42,11 +43,12 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns of work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` is an op for one
-#: time step of a recurrent layer.
+#: Nouns for kinds of work. A ``layer`` is a recurrent layer that runs as one op or kernel. A
+#: ``cell`` is an op for one time step of a recurrent layer.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
-#: Parts of kernel names: cuDNN's gradients of a convolution's input and of its weights.
+#: Words in the names of cuDNN's kernels. ``dgrad`` computes the gradient of a convolution's input,
+#: and ``wgrad`` the gradient of its weights.
 _PASSES = ("", "dgrad", "wgrad")
 #: Recurrent ops of one time step in TensorFlow and Chainer; other recurrent ops are layers.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
@@ -185,7 +187,7 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # Codes of names: of the type in each op's name, and of the op's whole name.
+    # Two codes per op: the code of the type (the end of its name), and the code of its whole name.
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))

@@ -164,7 +164,7 @@ class _ProcessCounts:
 
 
 class Tally:
-    """Counts the events of several processes, part by part.
+    """Counts the events of several processes, chunk by chunk of the events table.
 
     ``activity_counts`` shows which launches have activities. Processes are numbered from 0 to
     ``processes`` − 1. Threads and streams belong to one process each.
@@ -181,7 +181,7 @@ class Tally:
         self._overlaps = _Overlaps(processes)
 
     def add(self, columns: Columns, process: Ints) -> None:
-        """Count the events of the next part; ``process`` has the process number of each event."""
+        """Count the events of the next chunk; ``process`` has each event's process number."""
         activities = columns.where("activity")
         launchable = activities[~columns.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, columns.start)
@@ -272,7 +272,7 @@ class _Lost:
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
-        """Count the launches of the next part of the table."""
+        """Count the launches in the next chunk of the events table."""
         launches = columns.where("kernel launch")
         has_activity = activity_counts.any(columns.row[launches])
         lost, with_activity = launches[~has_activity], launches[has_activity]
@@ -368,7 +368,7 @@ class _Overlaps:
     def add(
         self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
     ) -> None:
-        """Count the overlaps of ``activities``, positions in the next part of the table."""
+        """Count the overlaps of ``activities``, positions in the next chunk of the events table."""
         rows = activities[columns.stream[activities] != NONE]
         own = (
             columns.stream[rows],

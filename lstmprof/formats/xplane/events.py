@@ -58,8 +58,8 @@ class Instruction:
 
 #: (instruction, the computation that contains it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (name of the module, its program id, name of the instruction) -> instruction. The program id
-#: ``ANY`` stands for the later one of the modules of this name.
+#: (module name, program id of the module, instruction name) -> instruction. The program id ``ANY``
+#: stands for the last module of this name in the profile.
 Instructions = Mapping[tuple[str, str, str], Instruction]
 ANY = ""
 _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
@@ -74,7 +74,7 @@ def hlo_proto() -> Any:
 def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
     """Return a module's instructions that have a path or operands; none if it is damaged.
 
-    Each is listed twice, for ``program_id`` and for ``ANY``.
+    Each instruction is listed twice: for ``program_id`` and for ``ANY``.
     """
     from google.protobuf.message import DecodeError
 
