@@ -64,7 +64,7 @@ step_range = click.option(
     "--step-range",
     metavar="REGEX",
     callback=_checked_regex,
-    help="Count host ranges (NVTX, record_function) whose name matches this regex as steps.",
+    help="Regard host ranges (NVTX, record_function) as steps if their name matches this regex.",
 )
 across = click.option(
     "--across",

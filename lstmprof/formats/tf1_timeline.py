@@ -293,7 +293,7 @@ def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[s
     if merged and runs > 1:
         yield (
             f"{runs} session runs are merged into one window; process names come from the first run"
-            " and may be wrong for later ones"
+            " and may be wrong for later runs"
         )
 
 

@@ -247,9 +247,17 @@ def layer_in_words(profile: StepProfile) -> str:
         number = "per_step" if profile.marked else "calls"
         calls = round(sum(r[number] or 1 for r in rows if r["form"] == LAYER_OP), 3)
         return f"{count(calls)} {op} call{'s' if calls > 1 else ''} {each}"
-    loops = row["per_step" if profile.marked else "calls"] or 1
-    number = f"{count(loops)} loops" if loops >= 2 else "a loop"
-    return f"{number} of {count(cells)} cells {each}" if cells else ""
+    number = "per_step" if profile.marked else "calls"
+    loops = [r for r in rows if r["form"] == row["form"] and r["cells"]]
+    runs = sum(r[number] or 1 for r in loops)
+    total = sum(r["cells"] * (r[number] or 1) for r in loops)
+    if not total:
+        return ""
+    if runs < 2:  # if steps differ, the mean
+        return f"a loop of {count(total / runs)} cells {each}"
+    if len({r["cells"] for r in loops}) == 1:
+        return f"{count(runs)} loops of {count(cells)} cells {each}"
+    return f"{count(runs)} loops with {count(total)} cells in all {each}"
 
 
 def layers_explain(finding: Finding | None) -> bool:

@@ -314,9 +314,9 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="A handwritten cell of `lstmprof list` runs, and one of its matmuls in each time "
-    "step does not depend on the previous time step. On a CPU, dispatch also takes at least half "
-    "of the step",
+    condition="The run has a handwritten cell of `lstmprof list`, and each time step runs a matmul "
+    "that does not need the result of the previous time step. On a CPU, dispatch also takes at "
+    "least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )

@@ -252,7 +252,7 @@ def larger_batch(f: Finding) -> Match | None:
 
 @Remedy(
     name="fill the GPU",
-    cause="kernels are too small: they leave half of the GPU's multiprocessors idle",
+    cause="kernels are too small: they leave at least half of the GPU's multiprocessors idle",
     fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
     condition="The run is not compared with another run, and small kernels take at least half of "
     "the matmul time or of the elementwise time. A kernel is small if it has at most half as many "

@@ -94,7 +94,8 @@ def denormals(f: Finding) -> Match | None:
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
     condition="A CPU runs the step, and run.json lists more threads than CPUs. Or two runs are "
-    "compared: the same calls take longer in the slower run, although it keeps more CPUs busy",
+    "compared: the same calls take longer in the slower run, although this run keeps more CPUs "
+    "busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     sources=(
         "https://github.com/tensorflow/tensorflow/issues/33138",

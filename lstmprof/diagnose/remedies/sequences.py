@@ -43,7 +43,7 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
 
 @Remedy(
     name="unbind before the loop",
-    cause="for each x[t] in the loop, the backward pass writes a gradient as large as all of x",
+    cause="for each x[t] in the loop, the backward pass writes a gradient as large as the whole x",
     fix="iterate over x.unbind(0) instead of indexing x[t]",
     condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
     "network. If the number of time steps is unknown, a training step runs the op eight or more "

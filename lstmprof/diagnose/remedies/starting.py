@@ -7,6 +7,7 @@ profiles (``seen.calls``).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from lstmprof.diagnose.findings import Finding, causes
@@ -37,6 +38,9 @@ from lstmprof.runs.fields import Recompiled
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
+#: Share of the longest compile time of a function that another function must take to explain why
+#: code is compiled again. Chosen by hand.
+_EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
     "torch": "keep shapes constant, or use torch.compile(dynamic=True); with "
@@ -144,7 +148,7 @@ def retraces(f: Finding) -> Match | None:
     if not facts or compiled_alone(f.slow) is not None:
         return None
     own_ns = f.slow_ns - _captured_ns(f)
-    name = _function(next((fact.within for fact in facts if fact.within), None))
+    name = _function(_longest_compiled(f.slow))
     names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
     target = f" for {cropped(name)}" if name is not None and names else ""
     seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, own_ns)}"
@@ -166,6 +170,24 @@ def retraces(f: Finding) -> Match | None:
     if anew is not None:
         fix = f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
     return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix)
+
+
+def _longest_compiled(profile: StepProfile) -> str | None:
+    """Return the op around the compilations that take the most time, or None if there is no op.
+
+    A new shape often lets JAX compile its own functions again, too, such as ``jax.random.normal``.
+    Therefore prefer a function of which lstmprof knows what changed, if it takes ``_EXPLAINS`` of
+    the longest time.
+    """
+    spent_ns: Counter[str] = Counter()
+    for fact in profile.seen.compiled:
+        if fact.within:
+            spent_ns[fact.within] += fact.ns
+    ops = spent_ns.most_common()
+    known = [(op, ns) for op, ns in ops if _change(profile, _function(op)) is not None]
+    if known and known[0][1] >= _EXPLAINS * ops[0][1]:
+        return known[0][0]
+    return ops[0][0] if ops else None
 
 
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
@@ -402,7 +424,7 @@ def compiled_alone(profile: StepProfile) -> str | None:
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
-    match = PROGRAM.fullmatch(facts[0].within or "")
+    match = PROGRAM.fullmatch(_longest_compiled(profile) or "")
     return match["name"] if match and _OWN.fullmatch(match["name"]) else None
 
 

@@ -82,8 +82,8 @@ def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
 @Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each value",
-    fix="avoid .item(): keep the value, such as the loss, as a tensor, and read it once in many "
-    "steps",
+    fix="avoid .item(): keep the value (such as the loss) as a tensor; read the tensor once in "
+    "many steps",
     condition="The host reads values of tensors in the step (aten::item). On a GPU, the reads also "
     "block the host; and for kinds of time other than sync, the host reads two or more values per "
     "step, and the reads take at least a fifth of the step",

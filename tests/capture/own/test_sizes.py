@@ -77,6 +77,17 @@ def test_a_layer_has_the_sizes_that_recorded_shapes_show(
     assert seen == expected
 
 
+@pytest.mark.parametrize(("layers", "directions"), [(2, 1), (1, 2)])
+def test_two_layers_and_two_directions_differ_even_if_all_weights_are_alike(
+    layers: int, directions: int, tmp_path: Path
+) -> None:
+    module = torch.nn.LSTM(5, 5, layers, bidirectional=directions == 2)
+    step = functools.partial(module, packed(4, 2, 3))
+    (seen,) = networks(tmp_path, [step], ModuleSizes(torch))
+    assert (seen.layers, seen.directions, seen.packed) == (layers, directions, True)
+    assert seen.cells == 4 * 2
+
+
 @pytest.mark.parametrize("cell", [torch.nn.LSTMCell, torch.nn.GRUCell])
 def test_a_loop_of_cells_has_the_sizes_that_recorded_shapes_show(cell: Any, tmp_path: Path) -> None:
     module = cell(5, 7)
