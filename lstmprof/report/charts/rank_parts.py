@@ -33,7 +33,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, diagnosed: str = "") -> str:
-    """Return sentences: work and communication of the ``diagnosed`` rank, and the most of each."""
+    """Return sentences: the ``diagnosed`` rank's work and communication, and the ranks with most."""
     work, communication = Counter[str](), Counter[str]()
     for row in rows:
         if row["state"] == "busy":
