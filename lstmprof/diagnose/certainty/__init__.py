@@ -45,12 +45,12 @@ from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: The finding named as the cause must explain at least this share of the difference between two
-#: runs, or of a single run's step. Chosen by hand.
+#: lstmprof names a finding as the cause only if it explains at least this share of the difference
+#: between two runs, or of a single run's step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
-#: Words for time of ``causes.UNKNOWN`` in which mostly kernels or ops ran.
+#: Words for the kind of time ``causes.UNKNOWN`` if most of it is time of kernels or ops.
 _UNKNOWN_WORK = "work of an unknown category"
 #: A kind of time without a cause is mentioned if it takes at least this share of the step.
 SMALL_SHARE = 0.01
@@ -243,7 +243,7 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """Return the lack that hides where the time went; None if the device was mostly busy."""
+    """Return the missing data that hide where time went; None if the device was mostly busy."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -350,7 +350,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding that equal calls are slower, unless a setting or counter explains it."""
+    """Return the finding about slower calls if no reason in ``EXPLAINS`` explains it, else None."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS

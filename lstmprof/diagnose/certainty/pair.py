@@ -169,9 +169,9 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Return a clause with the 95 % interval of the step or ``finding`` if it is wide, else "".
+    """Return a clause with the 95 % interval of the step or of ``finding``; "" if it is narrow.
 
-    The clause says that the time is unknown if the interval is too wide to print.
+    If the interval is too wide to print, the clause says that the time is unknown.
     """
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)

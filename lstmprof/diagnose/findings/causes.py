@@ -28,7 +28,7 @@ EMBEDDING, COLLECTIVE, CTC, QUEUE = "embedding", "communication", "CTC", "queued
 SLOWER, RANGE, WAITING = "slower calls", "ranges", "waiting"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
 
-#: A description of each kind of time.
+#: Kind of time → its description for users.
 KINDS = {
     LAUNCH: "kernel launches",
     RUNTIME: "runtime calls other than launches",

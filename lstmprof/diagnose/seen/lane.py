@@ -147,9 +147,9 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return for each event the nearest of ``roots`` (a mask) that is, encloses or issued it.
+        """Return for each event its nearest root: itself, or an event that encloses or issued it.
 
-        The value is ``NONE`` for an event without such a root.
+        ``roots`` is a mask of events. The value is ``NONE`` for an event without a root.
         """
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():

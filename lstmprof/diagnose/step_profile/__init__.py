@@ -63,8 +63,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: (state, part of the breakdown), as in the ``ledger`` table; the state is ``input`` while the
-#: input is prepared.
+#: (state, part of the breakdown), as in the ``ledger`` table. In addition, the state is ``input``
+#: while the host prepares the input.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
@@ -84,22 +84,24 @@ class StepProfile:
 
     The ``ns`` of ``contributors`` sum to the clean step; if there is no clean step, to the mean
     profiled step. ``step_ns`` is this sum; it is None if no iteration was timed. ``span`` is the
-    length of the step with its 95 % interval, and ``part_spans`` is (state, part) -> length with
-    interval; without a clean step, ``span`` is None and ``part_spans`` is empty. ``steps`` is the
-    number of profiled steps. ``marked`` is False if the profile has no step markers; the profile
-    then counts as one step. ``rank`` is None if the profile has no ranks.
+    length of the clean step with its 95 % interval, or None. ``part_spans`` is (state, part) ->
+    length with interval; it is empty without a clean step. ``steps`` is the number of profiled
+    steps. ``marked`` is False if the profile has no step markers; the profile then counts as one
+    step. ``rank`` is None if the profile has no ranks.
 
     ``tables`` are the breakdown tables of this rank and device; ``tally`` counts its work by noun.
     ``sync_calls`` is the number of blocking runtime calls per step; it is None if the profile has
     no runtime calls. ``doubts`` are reasons to doubt the times. ``rounds`` is the number of timed
     processes, or 1 if no iteration was timed. ``lost_ns`` is the time by which the median timed
-    iteration exceeds the clean step, and ``cpu_share`` the share of time in which the step's thread
-    had a CPU; each is None if unknown. ``rare`` are events that occur only in some steps.
+    iteration exceeds the clean step, or None if unknown. ``cpu_share`` is the share of time in
+    which the step's thread had a CPU, or None if unknown. ``rare`` are events that occur only in
+    some steps.
 
     ``lanes`` is the number of devices and hosts in the run. ``straggler`` says which device or host
-    the others wait for; it is None if the run has a single one, which does not communicate.
+    the others wait for; it is None for a single device or host that does not communicate.
     ``overlap`` is the communication of the step; it is None if there is no communication.
-    ``lost_overhead_ns`` is waiting time during work of the profiler whose thread is unknown.
+    ``lost_overhead_ns`` is idle time during work of the profiler, if the profile does not show on
+    which thread the profiler worked.
     """
 
     name: str
@@ -139,7 +141,7 @@ class StepProfile:
 
     @property
     def runs_on(self) -> str | None:
-        """Return ``cuda`` for a GPU, recorded or not, ``cpu``, or None if unknown."""
+        """Return ``cuda`` if the step used a GPU (recorded or not), ``cpu``, or None if unknown."""
         missing = {lack.kind for lack in self.lacks}
         if self.device is not None or NO_GPU in missing:
             return "cuda"
@@ -160,7 +162,7 @@ class StepProfile:
 
     @property
     def waits_for_host_ns(self) -> int:
-        """Return the time in which the device waits for its host, including input, in ns."""
+        """Return the ns in which the device waits for its host, including waits for input."""
         return waits_for_host_ns((c.part, c.ns) for c in self.contributors if c.state != "busy")
 
     @property

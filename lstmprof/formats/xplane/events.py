@@ -7,8 +7,9 @@ On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat `
 Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla). An
 XLA event names its module and instruction, whose metadata has the path in the user's program.
 Modules of one name, such as a function compiled for several shapes, differ by their program id:
-``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the later one counts. The
-module has the shapes: the operands of the instruction's matmul, or else the shape of its tanh.
+``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the last module of this name
+in the file counts. The module has the shapes: the operands of the instruction's matmul, or else the
+shape of its tanh.
 """
 
 from __future__ import annotations
