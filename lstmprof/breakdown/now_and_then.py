@@ -31,7 +31,7 @@ LONG = 3
 #: least ``LEAST_EXTRA_SHARE``, and at least ``LEAST_TIMES_USUAL`` times its usual share of a step.
 #: The second condition is needed because preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
-#: Part of the names of Python frames of PyTorch's profiler.
+#: Text that the names of Python frames of PyTorch's profiler contain.
 _PROFILER = "torch/profiler/"
 #: Name for the time of a step in which no op runs.
 BETWEEN = "Python between the ops"

@@ -21,8 +21,8 @@ from lstmprof.runs.fields import ScriptLine
 
 #: The part of idle time in which a line of the script waits.
 SCRIPT_WAITS = "waiting"
-#: A time between ops that is shorter than this share of all waits has waits only if the longer
-#: times do not suffice. Chosen by hand.
+#: lstmprof places waits in the longest times between ops first. It uses a time that is shorter than
+#: this share of all waits only if the longer times are too short for all waits. Chosen by hand.
 LEAST_SHARE = 0.05
 
 

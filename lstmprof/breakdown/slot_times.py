@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 #: work, such as sequences of another length or logging. Steps in TensorFlow's profiles often differ
 #: (by up to 74 % in 16 samples), because the profiler omits short ops.
 VARYING_SHARE = 0.05
-#: At least ``LEAST_ALIKE`` slots with the same name and shapes are taken as disturbed if the median
+#: At least ``LEAST_ALIKE`` slots with the same name and shapes count as disturbed if the median
 #: of their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
 #: Chosen by hand.
 SPREAD, LEAST_ALIKE = 3, 8

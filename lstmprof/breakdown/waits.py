@@ -24,8 +24,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
 
-#: Rank of an activity's kind if several activities run at once; compute has 0, the lowest comes
-#: first.
+#: Kind of an activity → its priority if several activities run at once. Compute has 0. The activity
+#: with the lowest number comes first.
 _KIND_CLASS = {"memcpy": 2, "memset": 3}
 _COLLECTIVE_CLASS = 1
 

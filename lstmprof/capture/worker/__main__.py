@@ -72,8 +72,9 @@ PROVIDED_BY = {
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns command buffers (CUDA graphs) off. Then: framework -> (package, first
-#: version of the package that knows the flag); an older version aborts if the flag is set.
+#: ``COMMAND_BUFFERS`` is XLA's flag that turns command buffers (CUDA graphs) off. ``XLA_PACKAGES``
+#: is framework -> (package, first version of the package that knows the flag). An older version
+#: aborts if the flag is set.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 

@@ -70,7 +70,7 @@ class Times(NamedTuple):
     """The times of one thread since it began."""
 
     cpu_ns: int
-    # ready to run, but without a CPU; None if the kernel does not count it
+    # time in which the thread was ready to run but had no CPU; None if the kernel does not count it
     waited_ns: Optional[int]
 
 
