@@ -91,9 +91,9 @@ def stack(
 ) -> Network | None:
     """Return the network of ``units``, each one direction of one layer, in execution order.
 
-    ``side_by_side``: the op after them reads the joined outputs of two units. ``one_op``: one op
-    ran all units, so no unit is a second call of another one. Return None if the units do not form
-    one stack, or if a size needed to decide is unknown.
+    ``side_by_side``: the op after the units reads the joined outputs of two units. ``one_op``: one
+    op ran all units, so no two units are two calls of one layer. Return None if the units do not
+    form one stack, or if a size that is needed to decide is unknown.
     """
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
