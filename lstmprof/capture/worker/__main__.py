@@ -341,6 +341,11 @@ def explained(error: Exception, era: str = "") -> List[str]:
         ]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
+    if "could not create a primitive" in str(
+        error
+    ):  # oneDNN, of an LSTM in bfloat16 without AVX-512
+        fault = "oneDNN cannot compute in this precision on this CPU: " + _first_line(error)
+        return [fault, "use --no-onednn, or another --precision"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
     words = _first_line(error)
