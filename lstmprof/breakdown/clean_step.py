@@ -293,7 +293,10 @@ class _Cost:
         return min(self._usual, self._shortest(times))
 
     def _taken(self, times: Floats, event_ns: float) -> Floats:
-        """Return the cost of recording in each slot, at most its time; ``event_ns`` per event."""
+        """Return the cost of recording per slot, at most the slot's time.
+
+        An event costs ``event_ns``.
+        """
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:

@@ -286,7 +286,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event left a free position of its label, or one after all positions."""
+    """Give each event without a position a free one of its label, or one after all positions."""
     left = np.flatnonzero(positions == NONE).tolist()
     if not left:
         return

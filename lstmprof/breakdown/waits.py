@@ -87,7 +87,7 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device of the whole profile was idle, and the longest time called latency."""
+    """When a device was idle in the whole profile, and the longest time that counts as latency."""
 
     since_ns: Ints  # when the device became idle
     until_ns: Ints  # when the next activity began
