@@ -1,6 +1,6 @@
 """Recognise files that lstmprof does not read, so that the error says what they are and what to do.
 
-Three ordered tables recognise files by their first bytes, by their name, and JSON by its content.
+Three ordered tables recognise files: by the first bytes, by the file name, and JSON by its content.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A plain file stays where it is; a large gzipped file is unpacked into a temporary file. Tar headers
 are untrusted: sizes may be huge or negative, and nesting endless. Profilers print JSON by hand: a
 comma before ``]``, ``nan``, a Windows path with single backslashes, an undecodable byte inside a
-kernel's name. These faults are repaired; for a truncated file the error names the byte.
+kernel's name. The reader repairs these faults. For a truncated file, the error names the byte.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions, 1 or 2; None if the input ``widths`` fit neither or both."""
+    """Return the number of directions, 1 or 2; None unless the input ``widths`` fit only one."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)

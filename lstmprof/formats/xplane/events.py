@@ -163,8 +163,8 @@ Stats = Mapping[str, Any]
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Beginnings of names of events that are omitted: thread-pool bookkeeping and allocator events.
-#: They have no duration, or surround work that has its own events.
+#: The reader omits events whose names begin with one of these texts: bookkeeping of thread pools,
+#: and events of allocators. They have no duration, or surround work that has its own events.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
