@@ -98,7 +98,7 @@ def _in_few_steps(
 ) -> list[Rare]:
     """Return long events whose names occur in few steps; omit events inside such an event.
 
-    The time of a host event is at least that of the activities that it launches.
+    The time of a host event counts as at least the time of the activities that it launches.
     """
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))

@@ -44,7 +44,7 @@ def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptL
     some = some[np.lexsort((-length_ns[some], ~is_input, is_short, intervals.window[some]))]
     window, length_ns = intervals.window[some], length_ns[some]
     before_ns = np.cumsum(length_ns) - length_ns
-    first = np.searchsorted(window, window)  # of the same step
+    first = np.searchsorted(window, window)  # the first interval of the same step
     waited_ns = np.clip(waits_ns - (before_ns - before_ns[first]), 0, length_ns)
     start_ns = intervals.start_ns[some]
     waited = Covered(start_ns[waited_ns > 0], (start_ns + waited_ns)[waited_ns > 0])
