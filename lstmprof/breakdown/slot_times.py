@@ -201,9 +201,9 @@ class SlotTimes:
     def stalls(self, times: Floats, *, of_input: bool) -> Flags:
         """Return a mask of the slots with waits that are long in some steps only (see STALL_STEPS).
 
-        ``times`` has each slot's usual time. A slot of host work is never in the mask, because a
-        busy machine makes host work longer. With ``of_input``, only waits for the input are in the
-        mask, because on a busy machine threads wait for each other in any step.
+        ``times`` has each slot's usual time. Host work never counts, because a busy machine makes
+        it longer. With ``of_input``, only waits for the input count, because on a busy machine
+        threads wait for each other in any step.
         """
         means, long = self.means(), self.cell_ns > SPREAD * times[self.slot_of_cell]
         often = np.bincount(self.slot_of_cell[long], minlength=self.count)
