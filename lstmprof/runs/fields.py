@@ -667,8 +667,8 @@ SAMPLES = (
     Column.text("thread", "name of the thread, as the sampler reports it"),
     Column.text(
         "part",
-        "part of the table ledger to which the call stack belongs, such as gemm or dispatch; or "
-        "one of the values waiting, compiled (code that XLA generated) and unknown",
+        "part (as in the table ledger) to which the call stack belongs, such as gemm; or waiting, "
+        "compiled (code that XLA generated) or unknown",
     ),
     Column.text("rule", "name of the rule that decided the part"),
     Column.text("line", "innermost Python function and its line", "the stack has no Python frame"),

@@ -204,7 +204,7 @@ def load(network, weights):
         (
             NETWORK.replace("outputs[:, -1]", "outputs[:, 0]") + CLAIM,
             r"must compute the workload's lstm, but its \w[\w ]* differs from the float64 "
-            r"reference by .*; correct the network or load\(\), or delete load\(\)",
+            r"reference by .*; correct the network or load\(\); delete load\(\)",
         ),
         (
             NETWORK.replace("(w.hidden, w.classes", "(w.hidden + 1, w.classes"),

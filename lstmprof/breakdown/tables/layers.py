@@ -121,8 +121,8 @@ COLUMNS = (
     Column.integer(
         "calls",
         "number of calls of this layer in all profiled steps",
-        "the profile has no op of the layer, only kernels; the row is then about all calls of a "
-        "step",
+        "the profile has only kernels of the layer, no op; in this case the row covers all calls "
+        "of the layer in a step",
     ),
     PER_STEP,
     Column.integer(

@@ -27,7 +27,10 @@ PART, LINE = "part", "line"
 #: parts by the names of ops; samples have no such names.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
-_NOT_THERE = "the breakdown has no such part or covers a device, or the row is a line of code"
+_NOT_THERE = (
+    "the row is a line of code, the breakdown has no part of this name, or the breakdown shows the "
+    "time of a device, not of the host"
+)
 COLUMNS = (
     Column.text(
         "kind", "part (a part of the table ledger) or line (a line of Python that no event shows)"

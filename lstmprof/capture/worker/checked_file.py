@@ -46,7 +46,7 @@ def computes_workload(
             "float64 reference by {:.2g} of the largest element".format(
                 file.file.file_name, workload.cell, worst, error
             ),
-            "correct the network or load(), or delete load() if the network differs on purpose",
+            "correct the network or load(); delete load() if the network is another one on purpose",
         )
     report(
         "{} matches the float64 reference: loss, outputs and {} gradients within {:.1g}".format(

@@ -144,9 +144,9 @@ def layer_in_one_op(f: Finding) -> Match | None:
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
     fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn=False",
-    condition="The profile contains shapes, and one call of compiled code multiplies a state by "
-    "the weights of all gates eight or more times. On a CPU, only an LSTM in float32 or bfloat16 "
-    "counts",
+    condition="The profile contains shapes, and one call of compiled code multiplies the hidden "
+    "state by the weights of all gates eight or more times. On a CPU, the layer must also be an "
+    "LSTM in float32 or bfloat16",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(

@@ -205,9 +205,9 @@ def _can_fuse(profile: StepProfile) -> bool:
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"compile the function with XLA: {_XLA}",
     condition="The run does not use XLA, and no step traces or compiles a function. In addition, "
-    "one of three cases holds. (1) A GPU runs an implementation of `lstmprof list` that XLA can "
-    "compile. (2) A GPU waits for the launches of another program, and XLA can compile all ops of "
-    "the step. (3) A CPU runs a Keras layer as a loop over time steps",
+    "one of three cases holds. (1) A GPU runs a built-in implementation (`lstmprof list`) that "
+    "XLA can compile. (2) A GPU runs another program and waits for its launches, and XLA can "
+    "compile all ops of the step. (3) A CPU runs a Keras layer as a loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
     sources=("https://openxla.org/xla/tf2xla",),

@@ -225,7 +225,7 @@ def queued_work(f: Finding) -> Match | None:
     seen = f"{cropped(most.name)} waits {in_ms(f.slow, most.ns)} in its stream after {most.within}"
     if by_event:
         return Match(seen, total(waits))
-    fix = "move the work of the host function to another thread: its stream waits until it returns"
+    fix = "move the host function's work to another thread: the stream waits for the host function"
     return Match(
         seen,
         total(waits),
