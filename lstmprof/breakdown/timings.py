@@ -209,7 +209,8 @@ class Iterations:
         """Return whether one CPU thread did all work; False if a user's own code ran."""
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
-        return info.device == "cpu" and alone and info.source != OWN_CODE
+        users = info.source == OWN_CODE or self.column("thread_cpu_ns") is not None
+        return info.device == "cpu" and alone and not users
 
     @cached_property
     def _waits_ns(self) -> Ints | None:
