@@ -263,8 +263,13 @@ class Iterations:
         else:
             ran_ns, all_ns = self.column("thread_cpu_ns"), self.column("cpu_ns")
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
-            beside = math.inf if ran_ns is None or all_ns is None else all_ns.sum() - ran_ns.sum()
-            if children or beside > ALONE_SHARE * wall_ns.sum():
+            if children or ran_ns is None or all_ns is None:
+                return None
+            # Waits before and after an iteration count, too, and hide how long it was blocked.
+            blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
+            if blocked_ns > LEAST_LOST * wall_ns.sum():
+                return None
+            if (all_ns - ran_ns).sum() > ALONE_SHARE * wall_ns.sum():
                 return None
         return float(np.quantile(wall_ns - waits_ns, QUANTILE))
 

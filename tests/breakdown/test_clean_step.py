@@ -356,6 +356,7 @@ def test_a_step_that_sleeps_takes_its_sleep_too() -> None:
     [
         (OWN_CODE, {"cpu_ns": 1}, 1),
         (OWN_CODE, {"cpu_ns": 2}, 3),  # another thread of the process ran meanwhile
+        (OWN_CODE, {"cpu_ns": 1, "waited_ns": 1}, 3),  # it slept
         (OWN_CODE, {"cpu_ns": 1, "children_waited_ns": 1}, 3),
         (CAPTURED, {"cpu_ns": 1, "voluntary_switches": 0}, 1),
         (CAPTURED, {"cpu_ns": 1, "voluntary_switches": 1}, 3),  # it may have slept
