@@ -26,9 +26,9 @@ _ELSEWHERE = ", in another program"
 _PREAMBLE = """\
 # Why a training step is slow, and what to change
 
-This page lists every cause that `lstmprof diagnose` can name, in the order in which it checks them.
-It names a cause only if the profile meets its condition. [diagnosis.md](diagnosis.md) explains how
-`diagnose` works.
+This page lists every cause that `lstmprof diagnose` can name, in the order in which `diagnose`
+checks them. `diagnose` names a cause only if the profile meets the condition of the cause.
+[diagnosis.md](diagnosis.md) explains how `diagnose` works.
 
 Each entry has these lines:
 
@@ -38,10 +38,10 @@ Each entry has these lines:
 - **Frameworks:** the frameworks in which lstmprof looks for this cause.
 - **Where the time shows:** the [kinds of time](diagnosis.md#kinds-of-time), such as launch,
   dispatch or matmul, that this cause makes longer. lstmprof looks for the cause only if the step
-  spends time in one of them.
+  spends time in one of these kinds.
 - **Saves:** how much time per step the fix saves: at most this time on a GPU, about this time on a
-  CPU. It is unknown if a profile cannot show this time. "Minus the time of …" names the work that
-  replaces the slow work.
+  CPU. "Unknown" means that a profile cannot show this time. "Minus the time of …" names the work
+  that replaces the slow work.
 - **Example:** a profile in which lstmprof found the cause, with the evidence that it printed. A
   "generated profile" comes from lstmprof's tests, not from a measurement. "The fix: 15.3 → 2.7 ms
   per step" is the length of a step before and after the fix, in this program or in another program
@@ -54,8 +54,8 @@ These terms recur:
 - **The GPU waits for launches** if three things are true: a step runs ten or more kernels; the
   median kernel is shorter than the median gap; and usual gaps take at least half of the time of all
   gaps, and half of the time in which the GPU waits for the host.
-- A layer runs **cell by cell** if each time step calls the ops of a cell. It runs **in one op** if
-  one call computes all time steps.
+- A layer runs **one cell at a time** if each time step calls the ops of a cell. A layer runs **in
+  one op** if one call computes all time steps.
 - A **handwritten cell** is an LSTM cell made of matmuls and elementwise ops, in one of the built-in
   implementations of `lstmprof capture`.
 - A **library op** is an op of cuDNN, MIOpen or oneDNN that computes a whole layer.

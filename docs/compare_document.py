@@ -22,12 +22,13 @@ class Limit(Documented, frozen=True):
     value: Annotated[float | None, doc("measured value; null: a step takes no time")]
     low: Annotated[
         float | None,
-        doc("low end of the 95 % interval, fail if above most; null: a step takes no time"),
+        doc("low end of the 95 % interval; fail if it is above most; null: a step takes no time"),
     ]
     high: Annotated[
         float | None,
         doc(
-            "high end of the 95 % interval, pass unless above most; null: unbounded, or as for low"
+            "high end of the 95 % interval; pass if it is not above most; null: unbounded, or as "
+            "for low"
         ),
     ]
     state: Annotated[_State, doc("whether the new run keeps this limit")]
@@ -36,7 +37,7 @@ class Limit(Documented, frozen=True):
 class Pair(Documented, frozen=True):
     """One base run and the new run that is compared with it."""
 
-    state: Annotated[_State, doc("worst state of its limits")]
+    state: Annotated[_State, doc("worst state of the limits")]
     sentence: Annotated[str, doc("the verdict in one sentence")]
     advice: Annotated[
         str | None, doc("how to get a decision; null: not inconclusive, or no advice")
@@ -52,9 +53,12 @@ class Pair(Documented, frozen=True):
     base_ns: Annotated[int, doc("step of the base run")]
     new_ns: Annotated[int, doc("step of the new run")]
     ratio: Annotated[float | None, doc("new_ns / base_ns; null: a step takes no time")]
-    ratio_low: Annotated[float | None, doc("low end of its 95 % interval; null: as for ratio")]
+    ratio_low: Annotated[
+        float | None, doc("low end of the 95 % interval of ratio; null: as for ratio")
+    ]
     ratio_high: Annotated[
-        float | None, doc("high end of its 95 % interval; null: unbounded, or as for ratio")
+        float | None,
+        doc("high end of the 95 % interval of ratio; null: unbounded, or as for ratio"),
     ]
     steps: Annotated[
         Literal["clean", "profiled"], doc("whether new_ns is the clean or the mean profiled step")

@@ -76,7 +76,7 @@ class Fix(Documented, frozen=True):
     measured_with: Annotated[
         str | None, doc("diagnosed run that has the fix; null: there is no such run")
     ]
-    gain_ns: Annotated[int | None, doc("how much shorter that step is; null: there is no such run")]
+    gain_ns: Annotated[int | None, doc("slow step minus measured_ns; null: there is no such run")]
     source: Annotated[str, doc("address of a page that explains the fix")]
     implementation: Annotated[
         str | None, doc("implementation to use instead (lstmprof list); null: another change")
@@ -113,7 +113,7 @@ class Finding(Documented, frozen=True):
     certainty: Certainty
     reason: Annotated[
         str | None,
-        doc("why the calls are slower, if kind is slower calls of two runs; null: other findings"),
+        doc("why the calls are slower, if kind is slower calls; null: other kinds"),
     ]
     sentence: Annotated[str, doc("the finding in one sentence, with its evidence")]
     counts: Annotated[list[Count], doc("counts that are evidence")]
@@ -147,7 +147,7 @@ class Lack(Documented, frozen=True):
     sentence: Annotated[str, doc("what is missing, why, and what to do")]
     share: Annotated[float | None, doc("affected share, 0–1; null: unknown")]
     hides: Annotated[
-        str, doc("numbers that are unknown for lack of it; empty if they are only doubtful")
+        str, doc("numbers that are therefore unknown; empty if numbers are only doubtful")
     ]
     blinds: Annotated[bool, doc("whether the profile cannot show where the time goes")]
     ranks: Annotated[list[int], doc("affected ranks; empty if the run has one rank")]
@@ -260,15 +260,16 @@ class Verdict(Documented, frozen=True):
     baseline: Annotated[str | None, doc("name of the fast run; null: a single run")]
     sentence: Annotated[str, doc("the verdict in one sentence")]
     step_ns: Annotated[float, doc("clean step of subject")]
-    step_low_ns: Annotated[float, doc("low end of its 95 % interval")]
-    step_high_ns: Annotated[float, doc("high end of that interval")]
+    step_low_ns: Annotated[float, doc("low end of the 95 % interval of step_ns")]
+    step_high_ns: Annotated[float, doc("high end of the 95 % interval of step_ns")]
     ratio: Annotated[
-        Ratio | None, doc("step of subject divided by that of baseline; null: a single run")
+        Ratio | None, doc("step of subject divided by step of baseline; null: a single run")
     ]
     cause: Annotated[str | None, doc("what in the code takes the time; null: unknown")]
-    kind: Annotated[str | None, doc("kind of time that is named; null unless state is found")]
+    kind: Annotated[str | None, doc("kind of time of the bottleneck; null unless state is found")]
     bottleneck: Annotated[
-        str | None, doc("kind, or waiting for the host if several waits count; null: unknown")
+        str | None,
+        doc("kind, or waiting for the host if a device waits in several ways; null: unknown"),
     ]
     evidence: Annotated[str | None, doc("counts that show the bottleneck; null: none")]
     fixes: Annotated[list[Fix], doc("fixes, best first")]
@@ -276,7 +277,7 @@ class Verdict(Documented, frozen=True):
     reasons: Annotated[list[str], doc("why certainty is not higher; empty if measured")]
     lost_ns: Annotated[
         float | None,
-        doc("time by which the median timed iteration exceeds the clean step; null: none, unknown"),
+        doc("median timed iteration minus the clean step; null: unknown, or not above 0"),
     ]
     now_and_then: Annotated[list[Rare], doc("events that occur, or take long, in some steps only")]
 
@@ -315,7 +316,7 @@ class Document(Documented, frozen=True):
     straggler: Annotated[
         dict[str, Any] | None,
         doc(
-            "device that the others wait for in collectives (state: found, none or unknown); "
+            "device for which the others wait in collectives (state: found, none or unknown); "
             "null: there is one device and no communication"
         ),
     ]

@@ -33,16 +33,16 @@ Conventions:
 
 - In JSON, CSV and SQL the first column is `run`, the name of the run.
 - Times are whole nanoseconds; means may have fractions. Unknown values are null, never 0 or −1.
-- A percentile is a value that occurred (the nearest rank), not an interpolated one. A share is
+- A percentile is a value that occurred (the nearest rank), not an interpolated value. A share is
   between 0 and 1.
 - An *activity* is a kernel, copy or memset on a device. An *op* is an op of the framework on the
-  host. A *device* is usually a GPU; its column is null for work on the host (CPU).
+  host. A *device* is usually a GPU; the column `device` is null for work on the host (CPU).
 - SQL can read the keys of a column with JSON text: `launch_config->>'grid'` is `[80,1,1]`.
 """
 
 _EVENTS = """\
 One row per event of the profiled steps. Times are int64 nanoseconds since `base_ns` of run.json.
-Derived columns are computed from the others when a profile is read."""
+lstmprof computes derived columns from the other columns when it reads a profile."""
 _COUNTERS = """\
 One row per value of a counter, if the profile has counters. Most counters are of memory; record
 them with `profile_memory=True` in `torch.profiler`, PyTorch's memory snapshots, or
@@ -58,9 +58,9 @@ Only runs of `lstmprof capture --sampler` have this file. In SQL: the table `sam
 _STATISTICS = """\
 `lstmprof breakdown --table timings` has one row per run, computed from its counted iterations. It
 also has `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`, `kernels_used`
-and `threads` of run.json, and `slowdown`: the step divided by that of the fastest comparable run.
-A counted iteration is a timed iteration after warm-up. In SQL, `timings` has another content, one
-row per iteration: see the next section."""
+and `threads` of run.json, and `slowdown`: the step divided by the step of the fastest comparable
+run. A counted iteration is a timed iteration after warm-up. In SQL, the table `timings` is another
+table, with one row per iteration: see the next section."""
 _FACTS = """\
 What ran, where and how. In SQL, each field is a column of the table `runs`."""
 

@@ -41,11 +41,11 @@ VERDICTS = (
     Column.real("ratio", "step_ns divided by baseline_ns", _SINGLE),
     Column.text("bottleneck", "kind of time that adds most", "no cause is identified"),
     Column.integer(
-        "bottleneck_ns", "time of the bottleneck: what it adds, or takes of a single step"
+        "bottleneck_ns", "time that the bottleneck adds to the baseline, or takes in a single run"
     ),
     Column.text("cause", "what in the code takes the time", "it is unknown"),
     Column.text("fix", "what to change first", "no fix fits"),
-    Column.integer("saves_ns", "time that the fix saves; on a GPU at most", "it is unknown"),
+    Column.integer("saves_ns", "time that the fix saves (on a GPU: at most)", "it is unknown"),
     Column.text("certainty", "certainty of the cause: measured, likely or unknown"),
     Column.text("sentence", "the verdict in one sentence"),
 )

@@ -16,6 +16,7 @@ import numpy as np
 
 from lstmprof.breakdown import host
 from lstmprof.breakdown.waits import DeviceActivity, Waits, device_activities, waits_of
+from lstmprof.events.annotate.calls import MIGRATION
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import (
@@ -174,6 +175,11 @@ class _Hosts:
         threads = self.thread[group.first].tolist()
         return dict(zip(threads, group.members(), strict=True))
 
+    @cached_property
+    def migrates(self) -> Flags:
+        """Return a mask of the page migrations, for which no call is a launch."""
+        return self.events.where_name(MIGRATION.match)
+
     def idle(self, cause: str) -> int:
         """Return the index of ``cause`` in ``labels``."""
         return len(self.categories) + _CAUSES.index(cause)
@@ -270,7 +276,8 @@ def _idle_intervals(
         np.where(queued, start[linked], np.clip(instant, start[linked], end[linked]))
         for instant in (called, returned, returned + waits.latency_ns)
     ]
-    thread = np.where(tail, steps.thread[window], NONE)
+    migrates = np.append(hosts.migrates[device.row], False)[following]
+    thread = np.where(tail | migrates, steps.thread[window], NONE)
     thread[linked] = hosts.thread[issued]
     begins = end.copy()
     begins[linked] = borders[0]

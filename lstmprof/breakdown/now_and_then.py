@@ -2,8 +2,9 @@
 
 An event is listed if it occurs in less than half of the steps. A more frequent event is listed if
 it takes much longer in some steps, and if its extra time is most of the difference between the
-steps: for example, a wait for input in every third step. Preemptions by other processes hit
-different events in each step, so they are not listed.
+steps: for example, a wait for input in every third step. Calls of the same name count together,
+such as allocations in the first step. Preemptions by other processes hit different events in each
+step, so they are not listed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from lstmprof.breakdown.slots import names_without_numbers
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.groups import Groups, distinct, own_time
+from lstmprof.events.groups import Forest, Groups, distinct, nearest, own_time, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
@@ -30,6 +31,8 @@ LONG = 3
 #: least ``LEAST_EXTRA_SHARE``, and at least ``LEAST_TIMES_USUAL`` times its usual share of a step.
 #: The second condition is needed because preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
+#: Part of the names of Python frames of PyTorch's profiler.
+_PROFILER = "torch/profiler/"
 #: Name for the time of a step in which no op runs.
 BETWEEN = "Python between the ops"
 
@@ -66,55 +69,76 @@ def now_and_then(
     # Ignore the profiler's own events, and the copies of host ranges on a device: a copy has the
     # times of the range's kernels, which may run in a later step.
     copied = events.is_kind("range") & (events.ints("device", UNKNOWN) != UNKNOWN)
-    slot = np.where(events.is_kind("overhead") | copied, NONE, slot)
+    frames = events.is_kind("python") & events.where_name(lambda name: _PROFILER in name)
+    own = events.is_kind("overhead") | (nearest(events.rows_named("parent_id"), frames) != NONE)
+    slot = np.where(own | copied, NONE, slot)
     if on_device:
         waits = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
         slot = np.where(waits, NONE, slot)
-    step = np.searchsorted(np.sort([w.start_ns for w in windows]), events.start_ns, side="right")
+    # An activity belongs to the step that launched it, because the host may run ahead by steps.
+    launch = events.rows_named("launch_id")
+    at_ns = np.where(launch != NONE, events.start_ns[launch], events.start_ns)
+    step = np.searchsorted(np.sort([w.start_ns for w in windows]), at_ns, side="right")
     least_ns = LEAST_RARE_SHARE * step_ns
     found = _in_few_steps(events, len(windows), slot, step, least_ns)
     fewest = 1 if foreign else 2
-    for rare in _long_in_some(events, windows, slot, step, step_ns, quantile):
-        found += [rare] if fewest <= rare.steps <= RARE_SHARE * len(windows) else []
+    calls = np.where(events.is_kind("runtime") & (slot != NONE), events.texts("name")[0], NONE)
+    named: dict[str, Rare] = {}
+    for key in (calls, slot):
+        for rare in _long_in_some(events, windows, key, step, step_ns, quantile):
+            if fewest <= rare.steps <= RARE_SHARE * len(windows):
+                known = named.get(rare.name, rare)
+                named[rare.name] = max(known, rare, key=lambda r: r.each_ns * r.steps)
+    found += named.values()
     return tuple(sorted(found, key=lambda r: (-r.each_ns * r.steps, r.name)))
 
 
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return long events whose names occur in few steps; omit events inside such an event."""
+    """Return long events whose names occur in few steps; omit events inside such an event.
+
+    The time of a host event is at least that of the activities that it launches.
+    """
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = distinct(names[rows].astype(np.int64) * (windows + 1) + step[rows])
     steps_of = np.bincount(pairs // (windows + 1), minlength=len(texts) + 1)
     rare: Flags = np.zeros(len(events), dtype=np.bool_)
     rare[rows] = steps_of[names[rows]] < RARE_SHARE * windows
-    parent = events.rows_named("parent_id")
-    outer = rare & ~((parent != NONE) & rare[parent])
-    long = np.flatnonzero(outer & (events.dur_ns >= least_ns))
+    if not rare.any():
+        return []
+    launch = events.rows_named("launch_id")
+    around = np.where(launch != NONE, launch, events.rows_named("parent_id"))
+    launched_ns = Forest(around).beneath(np.where(launch != NONE, events.dur_ns, 0))
+    outer = np.flatnonzero(rare & (values_at(nearest(around, rare), around) == NONE))
+    cells = Groups(names[outer], step[outer])
+    cell_ns = cells.sums(np.maximum(events.dur_ns, launched_ns)[outer])
+    name_of = names[outer][cells.first]
+    long = cell_ns >= least_ns
     return [
-        Rare(
-            texts[name],
-            int(steps_of[name]),
-            int(np.median(events.dur_ns[long[names[long] == name]])),
-        )
-        for name in np.unique(names[long]).tolist()
+        Rare(texts[name], int(steps_of[name]), int(np.median(cell_ns[long & (name_of == name)])))
+        for name in np.unique(name_of[long]).tolist()
     ]
 
 
 def _long_in_some(
     events: EventTable,
     windows: Sequence[Window],
-    slot: Ints,
+    key: Ints,
     step: Ints,
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return events that are long in some steps and explain most of the steps' extra time."""
+    """Return events that are long in some steps and explain most of the steps' extra time.
+
+    The times of events with the same ``key`` in one step are added; ``NONE`` leaves an event out.
+    """
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
-    rows = np.flatnonzero(slot != NONE)
-    own_ns = own_time(events)[rows]
-    groups = Groups(slot[rows])
+    rows = np.flatnonzero(key != NONE)
+    cells = Groups(key[rows], step[rows])
+    own_ns = cells.sums(own_time(events)[rows])
+    groups = Groups(key[rows][cells.first])
     index = np.floor(quantile * (groups.sizes() - 1)).astype(np.int64)
     usual_ns = groups.sorted(own_ns).at(index)
     long = own_ns > np.maximum(LONG * usual_ns, LEAST_RARE_SHARE * step_ns)[groups.of]
@@ -126,8 +150,7 @@ def _long_in_some(
     result = []
     for group in np.flatnonzero(found).tolist():
         some = np.flatnonzero((groups.of == group) & long)
-        row = rows[some[0]]
+        row = rows[cells.first[some[0]]]
         name = BETWEEN if kinds[row] else texts[1][texts[0][row]]
-        steps = len(np.unique(step[rows[some]]))
-        result.append(Rare(name, steps, int(np.median(own_ns[some]))))
+        result.append(Rare(name, len(some), int(np.median(own_ns[some]))))
     return result

@@ -109,7 +109,7 @@ class Answer:
         return ([_shown(value) for value in row] for row in self.rows)
 
     def long(self) -> list[str]:
-        """Return the columns of text, which a terminal may crop if a line is too long."""
+        """Return the names of the text columns; long texts may be cropped on a terminal."""
         return [name for i, name in enumerate(self.columns) if not self._is_number(i)]
 
     def _is_number(self, at: int) -> bool:

@@ -115,8 +115,8 @@ def _faults(iterations: Iterations) -> Warning | None:
         return None
     return Warning(
         FAULTS,
-        f"profiled steps have {count(profiled)} page faults and timed steps {count(timed)}, so ops "
-        "on fresh memory take longer in the profile",
+        f"profiled steps have {count(profiled)} page faults each, and timed steps {count(timed)}, "
+        "so ops that touch fresh memory take longer in the profile",
         f"set {KEEP_FREED} for the program, and profile it again",
     )
 
@@ -321,15 +321,15 @@ COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
     Column.real(
         "step_ns",
-        "clean step: time of a step without profiler overhead and outliers; typical_ns if no "
-        "step was profiled",
+        "clean step: length of a step without profiler overhead and without outliers. If no step "
+        "was profiled, it equals typical_ns",
     ),
     Column.real("step_low_ns", "low end of the 95 % interval of step_ns", _FEW),
     Column.real("step_high_ns", "high end of the 95 % interval of step_ns", _FEW),
     Column.real(
         "lost_ns",
-        "time by which the median iteration exceeds the clean step: other processes, waiting "
-        "threads and noise",
+        "time by which the median iteration is longer than the clean step, because of other "
+        "processes, waiting threads and noise",
         "the median iteration is not longer than the clean step",
     ),
     Column.real(
@@ -363,7 +363,7 @@ COLUMNS = (
     Column.real(
         "inflation_share",
         "median profiled step divided by the median iteration, minus 1",
-        "no step was profiled, or the steps do different work and take different times",
+        "no step was profiled, or the steps do different work and therefore take different times",
     ),
     Column.real("cpu_energy_j", _ENERGY % "RAPL", "RAPL cannot be read"),
     Column.real(

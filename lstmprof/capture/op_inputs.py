@@ -65,7 +65,10 @@ def _joined(
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
-    rows = rows[(step[rows] != UNKNOWN) & (events.texts("shapes")[0][rows] == NONE)]
+    # inputs of a known step are exact, and tell more than the profiler's shapes
+    exact = {name for name, entries in recorded.items() if entries[0][2] is not None}
+    wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
+    rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]
     parent = events.rows_named("parent_id")
     nested = (parent != NONE) & (codes[parent] == codes)  # an op in an op of its name (autocast)
     rows = rows[~nested[rows]]

@@ -64,21 +64,21 @@ step_range = click.option(
     "--step-range",
     metavar="REGEX",
     callback=_checked_regex,
-    help="Count host ranges (NVTX, record_function) whose name matches this regex as steps.",
+    help="Regard host ranges (NVTX, record_function) as steps if their name matches this regex.",
 )
 across = click.option(
     "--across",
     multiple=True,
     type=click.Choice(names.CONDITIONS),
     metavar="NAME",
-    help="Compare runs even if they differ in this setting; repeat for more: "
-    f"{', '.join(names.CONDITIONS)}.",
+    help="Compare runs even if they differ in this setting. Repeat the option to name more "
+    f"settings. Settings: {', '.join(names.CONDITIONS)}.",
 )
 rank = click.option(
     "--rank",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Diagnose this rank.  [default: the straggler, which other ranks wait for]",
+    help="Diagnose this rank.  [default: the straggler, for which other ranks wait]",
 )
 device = click.option(
     "--device",
@@ -164,7 +164,7 @@ class LeftOut:
             if not (shared and fault in foreign):
                 say(f"{word} {fault}")
         if shared:
-            say(f"{word} {len(foreign)} files that are not profiles, such as {foreign[0].fault}")
+            say(f"{word} {len(foreign)} files that are not profiles; the first: {foreign[0].fault}")
         defects = sum(isinstance(fault, DefectError) for fault in self.faults)
         if len(self.faults) > 1:
             ours = f", {defects} of them because of bugs in lstmprof" if defects else ""

@@ -64,9 +64,9 @@ FINDINGS = (
     Column.integer("rank", "place in the list, from 1; large savings come first"),
     Column.text("kind", "kind of time, such as matmul (docs/diagnosis.md)"),
     Column.integer("fast_ns", "time of this kind in the fast step", "it is a single run"),
-    Column.integer("slow_ns", "time of this kind in the slow step, or the single run's"),
+    Column.integer("slow_ns", "time of this kind in the slow step, or in a single run's step"),
     Column.integer("delta_ns", "slow_ns − fast_ns; slow_ns for a single run"),
-    Column.real("share", "delta_ns divided by its sum over all kinds", "the sum is 0"),
+    Column.real("share", "delta_ns divided by the sum of delta_ns over all kinds", "the sum is 0"),
     Column.integer("saves_ns", "how much shorter the step would be without this kind"),
     Column.text("certainty", "measured, likely or unknown"),
     Column.text("sentence", "the finding in one sentence, with its evidence"),
@@ -507,6 +507,6 @@ def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
         return None
     name, took = labels(fast, slow)[0], milliseconds(first)
     return (
-        f"the first step of {name} takes {took} ms, which its shorter steps make up for after "
+        f"the first step of {name} takes {took} ms; its shorter steps make up for this after "
         f"{-(-price // gain):,} steps"
     )

@@ -326,8 +326,8 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
     needed = rounds * (noise / distance) ** 2 if distance else math.inf
     if not needed <= MOST_ROUNDS:
         return (
-            f"more than {MOST_ROUNDS} rounds would be needed; choose a limit farther from the "
-            "measured ratio"
+            f"more than {MOST_ROUNDS} rounds would be needed to decide; choose a limit farther "
+            "from the measured ratio"
         )
     number = math.ceil(needed)
     each = (new.info.iterations or 0) // rounds or _USUAL_ITERATIONS

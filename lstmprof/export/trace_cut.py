@@ -99,7 +99,7 @@ def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] 
     rows = _linked(events, np.flatnonzero(inside))
     markers = _next_markers(events, chosen)
     rows = np.union1d(rows, np.concatenate([_neighbours(events, first, until), markers]))
-    steps = tuple(sorted({_step(events, row) for row in markers.tolist()} - {NONE}))
+    steps = tuple(sorted({*events.ints("step", NONE)[markers].tolist()} - {NONE}))
     return Cut((first, until), chosen, rows, int(inside.sum()), int(crossing.sum()), steps)
 
 
@@ -160,11 +160,6 @@ def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
     places = zip(rows.tolist(), ranks, events.start_ns[rows].tolist(), strict=True)
     markers = [r for r, rank, at in places if (None if rank == UNKNOWN else rank, at) in ends]
     return np.array(markers, dtype=np.int64)
-
-
-def _step(events: EventTable, row: int) -> int:
-    step = events.ints("step", NONE)[row]
-    return int(step)
 
 
 PIECE_BYTES = 2**22

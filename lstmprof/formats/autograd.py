@@ -11,8 +11,7 @@ To know when reading the events:
 - In 1.0 and 1.4 names pass a C++ demangler. It turns the op ``t`` into ``unsigned short``, the C++
   type whose mangled name is ``t``.
 - The process ``CUDA functions`` contains no kernels, but one span per op between two CUDA events;
-  ``tid`` is the device. Ops that only call other ops have a span, too, so only the innermost spans
-  become rows.
+  ``tid`` is the device. Ops that only call other ops have a span, too; such spans become no rows.
 
 Source: ``export_chrome_trace`` of torch/autograd/profiler.py, and files of these three versions.
 """
@@ -76,7 +75,7 @@ def read(raw: RawFile) -> Profile:
             spans.append(_device_row(event, times))
     if not host and not spans:
         raise ProfileError(raw.path, "no event has a readable time", "record the profile again")
-    device = _innermost([span for span in spans if span.device is not None])
+    device = _computing([span for span in spans if span.device is not None])
     if not host and not device:
         raise ProfileError(raw.path, "no event names a device", "record the profile again")
     found = host + device
@@ -111,17 +110,34 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
     return Row("kernel", named, *times, device=rows.natural(event.get("tid")), op_name=named)
 
 
-def _innermost(spans: list[Row]) -> list[Row]:
-    """Return the spans that contain no other span of the same device."""
-    ordered = sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns))
-    return [
-        row
-        for row, after in zip(ordered, [*ordered, None][1:], strict=True)
-        if after is None
-        or after.device != row.device
-        or _ends(after) > _ends(row)
-        or after.start_ns >= _ends(row)
-    ]
+def _computing(spans: list[Row]) -> list[Row]:
+    """Return the spans without other spans inside, and the others that compute most of their time.
+
+    A span of the second kind keeps only its longest time between the spans inside it.
+    """
+    around: list[tuple[Row, list[Row]]] = []
+    nested: list[tuple[Row, list[Row]]] = []
+    for span in sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns)):
+        while around and not _holds(around[-1][0], span):
+            around.pop()
+        if around:
+            around[-1][1].append(span)
+        around.append((span, []))
+        nested.append(around[-1])
+    rows = []
+    for span, inner in nested:
+        starts = [span.start_ns, *map(_ends, inner)]
+        ends = [*(row.start_ns for row in inner), _ends(span)]
+        free = [(end - start, start) for start, end in zip(starts, ends, strict=True)]
+        if not inner or 2 * sum(ns for ns, _ in free) > span.dur_ns:
+            dur_ns, start_ns = max(free)
+            rows.append(span._replace(start_ns=start_ns, dur_ns=dur_ns))
+    return rows
+
+
+def _holds(outer: Row, inner: Row) -> bool:
+    within = inner.start_ns < _ends(outer) and _ends(inner) <= _ends(outer)
+    return within and outer.device == inner.device
 
 
 def _ends(row: Row) -> int:

@@ -53,7 +53,8 @@ from lstmprof.formats.xplane.events import host_kind
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a lane (a thread of the file, no real one) -> its number in the events table.
+#: (pid, tid) of a lane -> thread number in the events table. A lane is a thread in the file, but
+#: not a thread of the program.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
@@ -70,7 +71,7 @@ def ranges(events: Iterable[Any]) -> list[Row]:
 
 
 def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Return (``ops`` with host ops moved into process ``pid``, thread number of each lane)."""
+    """Return ``ops`` with host ops moved into process ``pid``, and each lane's thread number."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -292,7 +293,7 @@ def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[s
     if merged and runs > 1:
         yield (
             f"{runs} session runs are merged into one window; process names come from the first run"
-            " and may be wrong for later ones"
+            " and may be wrong for later runs"
         )
 
 

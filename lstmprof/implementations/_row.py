@@ -85,7 +85,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "keep-denormals": "XLA's threads always flush denormals",
         "no-onednn": "no switch for oneDNN works in all versions of XLA",
         "anomaly": ANOMALY,
-        "deterministic": "XLA has a flag for it; set it in XLA_FLAGS",
+        "deterministic": "XLA has a flag for this; set the flag in XLA_FLAGS",
     },
     "pytensor": _unsupported("PyTensor", "PyTensor runs on CPUs only"),
     "theano": _unsupported("Theano", "its environment lacks libgpuarray, which it needs on a GPU"),
@@ -150,7 +150,7 @@ FLOAT16_CUDNN = {
     "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
 }
 NN_LSTM = {
-    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM on most CPUs",
+    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM on CPUs, has no float16 LSTM on most CPUs",
     **FLOAT16_CUDNN,
 }
 

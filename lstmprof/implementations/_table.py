@@ -78,7 +78,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch.nn.LSTM exported and compiled ahead of time; inference only",
         {
             "train": "AOTInductor compiles forward passes only; use --mode forward",
-            "cuda": "AOTInductor splits the layer into time steps there instead of calling cuDNN",
+            "cuda": "on a GPU, AOTInductor runs single time steps and does not call cuDNN",
             **dict.fromkeys(("variable length", "amp-fp16", "amp-bf16", "cuda-graph"), LATER),
         },
         knows=("gru", "rnn", *OTHER_NETWORKS),
@@ -168,7 +168,7 @@ TABLE: Tuple[Implementation, ...] = (
         "keras.lstm",
         LOOP,
         "keras.layers.LSTM with its defaults: cuDNN on a GPU",
-        {"xla on cuda": "there it runs cuDNN, which XLA does not compile; use keras-lstm-mode2"},
+        {"xla on cuda": "it runs cuDNN on a GPU, which XLA cannot compile; use keras-lstm-mode2"},
         aliases=("keras-lstm-mode0",),
         knows=_ALL_CELLS,
         library="keras",

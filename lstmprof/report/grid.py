@@ -80,7 +80,7 @@ VALUES: Mapping[str, Value] = {
     "step ± interval": Value(
         lambda t, _: _with_error(*_step(t)),
         {**_STEP_MS, "± ms": lambda t, _: _ms(_step(t)[1])},
-        "ms per clean step (without profiler overhead and outliers) ± half of its 95 % interval",
+        "ms per clean step (without profiler overhead and outliers) ± half of the 95 % interval",
     ),
     "step": Value(lambda t, _: milliseconds(_step(t)[0], 2), _STEP_MS, "ms per clean step"),
     "median": Value(
@@ -96,7 +96,7 @@ VALUES: Mapping[str, Value] = {
     "slowdown": Value(
         lambda _, slowdown: "" if slowdown is None else f"{slowdown:.2f}×",
         {"slowdown": lambda _, slowdown: slowdown},
-        "×: step time divided by that of the fastest comparable run",
+        "×: step time divided by the step time of the fastest comparable run",
     ),
     "samples/s": Value(
         lambda t, _: "" if t.samples_per_s is None else f"{count(t.samples_per_s)} /s",
@@ -348,7 +348,7 @@ def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: b
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = ["; ".join(value.meaning for value in values)]
     texts += (
-        ["bold: the fastest, and runs whose 95 % interval overlaps that of the fastest"]
+        ["bold: the fastest run, and runs whose 95 % intervals overlap the interval of that run"]
         if bold
         else []
     )

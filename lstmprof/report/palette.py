@@ -98,7 +98,7 @@ MOVING = Family(
 )
 COLLECTIVES = Family(
     "communication",
-    "ranks exchange data; includes waiting for each other",
+    "ranks exchange data, or wait for each other to do so",
     (
         Part(
             "collective",

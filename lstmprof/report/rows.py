@@ -37,7 +37,8 @@ MOST_ON_PATH = 100_000
 #: Conditions that may differ between the runs in the chart of sizes. A row's name shows the
 #: conditions that differ.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: Number of cells in the chart of stability: of all runs together, and the least of one run.
+#: Most cells in the chart of stability: ``ALL_CELLS`` for all runs together, but ``LEAST_CELLS``
+#: per run if there are many runs.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
 #: If a group has more pairs of runs than this, only the pairs with the baseline are shown.
 MOST_PAIRS = 800
@@ -213,11 +214,11 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def stability(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per cell of ``iterations`` iterations in one ``place``, without warm-up.
+    """Return one row per cell of the chart: successive iterations in one ``place``.
 
-    A place is a round, before or after its profile. ``wall_ns`` is the median of a cell's
-    iterations, and ``off_share`` the deviation of this median from the median of all iterations of
-    the run.
+    A place is the part of a round before or after its profile. Warm-up iterations are left out.
+    ``iterations`` is the number of iterations in the cell. ``wall_ns`` is the median of their
+    times. ``off_share`` is the deviation of ``wall_ns`` from the median of the whole run.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []

@@ -117,7 +117,7 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
     ``empty`` are the names of runs in which no event has a duration.
     """
     if empty:
-        yield f"Runs without an event that has a duration are left out: {', '.join(empty)}."
+        yield f"Runs in which no event has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]
     if untimed:
         yield f"Step times without a profiler were not measured for {_listed(untimed, runs)}."
@@ -140,10 +140,10 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
         for r in runs
         if sum(has.python_frames for has in r.breakdown.recorded) and r.facts.run not in pictured
     ]:
-        yield f"To keep the page small, it has no call stacks of {', '.join(unpictured)}."
+        yield f"To keep the page small, the call stacks of {', '.join(unpictured)} are left out."
     undrawn = len(runs) - len({timeline.run for timeline in report.timelines})
     if undrawn:
-        yield f"To keep the page small, it has no timeline of {undrawn} runs."
+        yield f"To keep the page small, the timelines of {undrawn} runs are left out."
     if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
         yield "In very large groups, runs are compared only with the baseline, not with each other."
     cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)

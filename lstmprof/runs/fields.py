@@ -66,7 +66,9 @@ class WorkloadInfo(Record, frozen=True):
     loss: Annotated[
         Text, fact("loss: ce (cross-entropy), ctc, mse, or mean (of outputs)", column="loss_kind")
     ] = None
-    each_step: Annotated[Flag, fact("whether the losses ce and mse use every time step")] = None
+    each_step: Annotated[
+        Flag, fact("whether the loss (ce or mse) uses every time step, not only the last one")
+    ] = None
     labels: Annotated[Int, fact("number of labels per CTC target", "the loss is not CTC")] = None
     shortest: Annotated[
         Int,
@@ -237,7 +239,7 @@ class Settings(Record, frozen=True):
         Flag, fact("whether only deterministic algorithms of cuDNN were allowed", _NOT_OF_IT)
     ] = None
     cudnn_benchmark: Annotated[
-        Flag, fact("whether cuDNN's algorithms were chosen by benchmark", _NOT_OF_IT)
+        Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NOT_OF_IT)
     ] = None
     onednn: Annotated[Flag, fact("whether oneDNN's kernels were allowed", _NOT_OF_IT)] = None
     matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NOT_OF_IT)] = None
@@ -364,8 +366,8 @@ class RunInfo(Record, frozen=True):
     turn_with: Annotated[
         Texts,
         fact(
-            "other runs whose processes took turns with those of this run, one iteration each",
-            "the run took turns with no other run",
+            "other runs that were timed in turns with this run, so that one run computed at a time",
+            "the run was not timed in turns with other runs",
         ),
     ] = None
     device: Annotated[Text, fact("device that ran the steps: cpu or cuda:N", column="ran_on")] = (
@@ -379,7 +381,8 @@ class RunInfo(Record, frozen=True):
     backend: Annotated[
         Text,
         fact(
-            "compiler of PyTensor or Theano, algorithm of cuDNN, or device of an inference engine",
+            "what computes the step inside the framework, such as the compiler (PyTensor, Theano), "
+            "the algorithm (cuDNN called directly) or the device (OpenVINO)",
             "the framework has no such setting",
         ),
     ] = None
@@ -451,8 +454,8 @@ class RunInfo(Record, frozen=True):
     padding: Annotated[
         Text,
         fact(
-            "where masked sequences of a Keras model were padded: front or behind",
-            "lstmprof run did not observe it",
+            "end at which the masked sequences of a Keras model were padded: front or behind",
+            "lstmprof run saw no masked sequences",
         ),
     ] = None
     sampling: Annotated[
@@ -465,9 +468,9 @@ class RunInfo(Record, frozen=True):
     script_lines: Annotated[
         tuple[ScriptLine, ...] | None,
         fact(
-            "lines of your script that took 5 % or more of the time of a few sampled steps, which "
-            "ran after the timed steps, and how long they waited; time inside a framework does not "
-            "count",
+            "lines of your script that took 5 % or more of the time of a few sampled steps, "
+            "without time inside a framework, and how long each line waited; lstmprof samples "
+            "these steps after the timed steps",
             "the steps run no code of yours, or the training ended before these steps",
         ),
     ] = None
@@ -475,7 +478,7 @@ class RunInfo(Record, frozen=True):
         tuple[Recompiled, ...] | None,
         fact(
             "functions under jax.jit, tf.function or torch.compile that your script compiled "
-            "more than once, and what had changed",
+            "more than once, and what had changed before the last compilation",
             "lstmprof saw none",
         ),
     ] = None
@@ -529,9 +532,9 @@ class RunInfo(Record, frozen=True):
     shapes_cost: Annotated[
         Real,
         fact(
-            "how much longer a step is if shapes are recorded, minus 1 (0.05: 5 %), measured "
-            "before the profile; above 0.05, lstmprof records shapes only if torch.compile is "
-            "used",
+            "by which share a step becomes longer if shapes are recorded (0.05: 5 %), measured "
+            "before the profile. If it is above 0.05, lstmprof records shapes only if the code "
+            "uses torch.compile",
             "it was not measured: lstmprof measures it only for your own PyTorch code",
         ),
     ] = None
@@ -563,7 +566,7 @@ class RunInfo(Record, frozen=True):
     gpu_complaint: Annotated[
         Text,
         fact(
-            "message in which the profiler says that it could not record a GPU",
+            "message of the profiler that it could not record a GPU",
             "there is no such message",
         ),
     ] = None
@@ -608,17 +611,18 @@ ITERATIONS = (
     Column.flag("warmup", "whether the iteration is warm-up, which statistics ignore"),
     Column.integer(
         "turn",
-        "number of the turn, from 0 in each round, if the processes of several runs took turns; "
-        "turns of different runs with the same number follow each other directly",
-        "the iteration is warm-up, or the run took turns with no other run",
+        "number of the turn, from 0 in each round, if several runs were timed in turns. Turns of "
+        "different runs with the same number follow each other directly",
+        "the iteration is warm-up, or the run was not timed in turns with other runs",
     ),
     Column.flag("after_profile", "whether the iteration ran after the profile of its round", OLDER),
     Column.integer(
-        "wall_ns", "length by the host's clock, up to the end of the work on the device"
+        "wall_ns",
+        "length of the iteration by the host's clock, up to the end of the work on the device",
     ),
     Column.integer(
         "device_ns",
-        "length by events on the device",
+        "length of the iteration by events on the device",
         "the run used a CPU, or is a run of your own code",
     ),
     Column.integer(
@@ -662,7 +666,9 @@ SAMPLES = (
     Column.integer("round", "number of the sampled process, from 0"),
     Column.text("thread", "name of the thread, as the sampler reports it"),
     Column.text(
-        "part", "part of the ledger that the stack belongs to; or waiting, compiled or unknown"
+        "part",
+        "part of the table ledger to which the call stack belongs, such as gemm or dispatch; or "
+        "one of the values waiting, compiled (code that XLA generated) and unknown",
     ),
     Column.text("rule", "name of the rule that decided the part"),
     Column.text("line", "innermost Python function and its line", "the stack has no Python frame"),

@@ -232,7 +232,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """Return one task for each run that may be made from the files at ``word``.
+    """Return one task for each run that the files at ``word`` can become.
 
     Raises the same errors as ``ingest_profiles``.
     """

@@ -180,8 +180,10 @@ def idle_causes(
         return [("tail:" + state(innermost(rows, step_thread, t)), length)]
     ends_gap = next_of(later)
     launch = launch_of(rows, ends_gap)
-    if launch is None:
+    if launch is None and (step_thread is None or "UVM" not in ends_gap["name"]):
         return [("unattributed", length)]
+    if launch is None:
+        return [(state(innermost(rows, step_thread, t)), length)]
     if end(launch) <= fell_idle(mine, ends_gap):
         return [("queued", length)]
     if t >= end(launch):

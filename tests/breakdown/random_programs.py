@@ -11,7 +11,7 @@ from lstmprof.events.threads import thread_ids
 
 NAMES = {
     "kernel": ("gemm", "add"),
-    "memcpy": ("Memcpy HtoD",),
+    "memcpy": ("Memcpy HtoD", "Memcpy UVM HtoD"),
     "memset": ("Memset",),
     "runtime": (
         "cudaLaunchKernel",

@@ -113,7 +113,11 @@ def test_an_op_of_every_second_step_counts_by_half() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name", "listed"),
-    [("python", "checkpoint", True), ("overhead", "Activity Buffer Request", False)],
+    [
+        ("python", "checkpoint", True),
+        ("python", "torch/profiler/profiler.py(271): stop_trace", False),
+        ("overhead", "Activity Buffer Request", False),
+    ],
 )
 def test_a_step_of_which_a_quarter_is_rare_lists_it(kind: str, name: str, listed: bool) -> None:
     """What the profiler does itself is no part of a training."""
@@ -382,6 +386,57 @@ def test_a_wait_of_the_first_step_is_listed_alone() -> None:
     clean = clean_step(*steps_after(DATA, [50_000, 10, 10]), None, None)
     assert parts(clean) == {"python": 10, "gemm": OP_NS}
     assert [(rare.name, rare.steps, rare.each_ns) for rare in clean.rare] == [(DATA, 1, 50_000)]
+
+
+def launched(op: str, at: int, kernel: str, begins: int, ns: int, number: int) -> list[Row]:
+    """An op of 30 ns whose launch enqueues a kernel that runs ``ns`` from ``begins``."""
+    call = {"correlation_id": number}
+    return [
+        row("op", op, at, at + 30, tid=1),
+        row("runtime", "cudaLaunchKernel", at + 10, at + 20, tid=1, **call),
+        row("kernel", kernel, begins, begins + ns, device=0, stream=7, **call),
+    ]
+
+
+def test_a_host_that_runs_ahead_leaves_no_kernel_in_few_steps() -> None:
+    """All kernels run in the last of five steps, because the host waits for none of them."""
+    rows, windows = [], []
+    for step in range(5):
+        begin, runs = 1_000 * step, 4_500 + 10_000 * step
+        rows.append(row("step", f"ProfilerStep#{step}", begin, begin + 900, tid=1))
+        rows += launched("aten::mm", begin, "gemm", runs, 10_000, step + 1)
+        windows.append(Window(None, step, begin, begin + (1_000 if step < 4 else 54_500), 0))
+    assert clean_step(linked(table(rows)), windows, 0, None).rare == ()
+
+
+def test_an_op_of_few_steps_stands_for_its_kernels() -> None:
+    rows, windows = [], []
+    for step in range(5):
+        begin = 20_000 * step
+        rows.append(row("step", f"ProfilerStep#{step}", begin, begin + 20_000, tid=1))
+        rows += launched("aten::mm", begin, "gemm", begin + 50, 9_000, 10 * step + 1)
+        if step == 2:
+            rows += launched("evaluate", begin + 40, "softmax", begin + 9_050, 800, 25)
+            rows += launched("evaluate", begin + 80, "norm", begin + 9_850, 700, 26)
+        windows.append(Window(None, step, begin, begin + 20_000, 0))
+    (rare,) = clean_step(linked(table(rows)), windows, 0, None).rare
+    assert (rare.name, rare.steps, rare.each_ns) == ("evaluate", 1, 1_500)
+
+
+def test_allocations_of_the_first_step_are_listed_together() -> None:
+    """Each call takes 1 % of a step; the first step makes 200 of them, the others one."""
+    rows, windows, at = [], [], 0
+    for step in range(4):
+        begin = at
+        for _ in range(1 if step else 200):
+            rows.append(row("runtime", "cudaMalloc", at, at + 100, tid=1, correlation_id=at))
+            at += 110
+        rows += launched("aten::mm", at, "gemm", at + 50, 9_000, 1_000_000 + step)
+        at += 10_000
+        rows.append(row("step", f"ProfilerStep#{step}", begin, at, tid=1))
+        windows.append(Window(None, step, begin, at, 0))
+    (rare,) = clean_step(linked(table(rows)), windows, 0, None).rare
+    assert (rare.name, rare.steps, rare.each_ns) == ("cudaMalloc", 1, 20_000)
 
 
 def test_what_preempts_any_op_is_no_event_of_some_steps() -> None:

@@ -251,9 +251,9 @@ def test_what_the_profiler_recorded_besides_costs_the_host_time() -> None:
 
 def test_ops_outside_the_marked_steps_are_none_of_them() -> None:
     rows = [step(1, 0, 5000), op(9000, 9500)]
-    assert "in the marked steps" in told([*rows, step(2, 6000, 7000)])[
-        "ranges without ops"
-    ].sentence.replace("no op was recorded in", "in")
+    assert (
+        "in the marked steps" in told([*rows, step(2, 6000, 7000)])["ranges without ops"].sentence
+    )
     assert "ranges without ops" not in told([step(1, 0, 5000), op(1000, 2000)])
 
 

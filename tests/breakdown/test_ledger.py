@@ -216,6 +216,24 @@ def test_an_activity_without_a_known_launch_is_unattributed() -> None:
     }
 
 
+def test_a_page_migration_waits_for_the_thread_of_the_step() -> None:
+    # host    |cudaFree|  unrecorded  |launch|
+    # device                        [UVM)     [k)       the driver starts a migration without a call
+    rows = [
+        row("runtime", "cudaFree", 0, 20, **HOST),
+        row("memcpy", "Memcpy UVM HtoD", 30, 32, **GPU, category="transfer"),
+        row("runtime", "cudaLaunchKernel", 32, 34, **HOST, correlation_id=1),
+        row("kernel", "k", 34, 40, **GPU, correlation_id=1, category="gemm"),
+    ]
+    assert parts(rows) == {
+        "idle:alloc": 20,
+        "idle:host": 10,
+        "busy:transfer": 2,
+        "idle:launch call": 2,
+        "busy:gemm": 6,
+    }
+
+
 def test_a_kernel_that_starts_before_its_launch_waited_for_the_host() -> None:
     # clock skew:   device [k)   then the launch
     rows = [

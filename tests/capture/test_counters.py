@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -64,13 +65,14 @@ def test_what_cannot_be_counted_has_no_number_and_a_reason(
 
 
 def test_the_kernel_s_refusal_names_its_setting(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refused(event: CpuEvent) -> int:
         raise PermissionError(errno.EACCES, "")
 
     monkeypatch.setattr(counters, "_opened", refused)
-    monkeypatch.setattr(counters, "_paranoid", lambda: "3")
+    (tmp_path / "level").write_text("3\n", "utf-8")
+    monkeypatch.setattr(counters, "PARANOID", str(tmp_path / "level"))
     assert CpuCounters().reason == "the kernel forbids it (perf_event_paranoid is 3)"
 
 

@@ -25,13 +25,13 @@ PERSISTENT = "persistent kernels"
 @pytest.mark.parametrize(
     ("device", "shape", "needs"),
     [
-        (A100, {"hidden": 256, "batch": 60}, "use a batch size that is a multiple of 8 (not 60)"),
+        (A100, {"hidden": 256, "batch": 60}, "a multiple of 8 (this batch size is 60)"),
         (
             A100,
             {"hidden": 1152, "batch": 64},
             "use at most 1,024 hidden units (this layer has 1,152)",
         ),
-        (A100, {"hidden": 512, "batch": 256}, "use a batch size of at most 128 (not 256)"),
+        (A100, {"hidden": 512, "batch": 256}, "at most 128 (this batch size is 256)"),
         (A100, {"hidden": 512, "batch": 64, "inputs": 123}, "a multiple of 128 inputs"),
         (A100, {"hidden": 512, "batch": 64, "inputs": 256, "layers": 2}, "one layer per call"),
         (

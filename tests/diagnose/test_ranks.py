@@ -52,7 +52,7 @@ def test_the_straggler_is_who_the_others_wait_for_and_is_spoken_of(tmp_path: Pat
         (2, 1, 325_000),
         (0, 1, 300_000),
     ]
-    assert any("device 0 of rank 1 (1 of 3" in note for note in found["notes"])
+    assert any("device 0 of rank 1 only (1 of 3" in note for note in found["notes"])
 
 
 def test_what_takes_the_late_rank_longer_than_the_others_is_named(tmp_path: Path) -> None:

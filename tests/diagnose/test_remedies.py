@@ -1644,7 +1644,7 @@ def test_how_not_to_trace_again_depends_on_the_framework() -> None:
         (
             "jax",
             {"changed": "function"},
-            "the script creates it anew",
+            "the script creates the function anew",
             "call jax.jit on train once, before the loop",
         ),
         (
@@ -1679,6 +1679,24 @@ def test_what_changed_before_a_function_is_compiled_again_is_named_with_its_own_
     assert not unknown.fix.startswith(fix)
 
 
+@pytest.mark.parametrize(("step_ns", "named"), [(300, True), (200, False)])
+def test_a_new_shape_explains_what_jax_compiles_for_itself_unless_this_takes_much_longer(
+    step_ns: int, named: bool
+) -> None:
+    compiled = (
+        Fact("backend_compile", 900, 1, "PjitFunction(_normal)"),
+        Fact("backend_compile", step_ns - 10, 1, "PjitFunction(train_step)"),
+        Fact("trace_to_jaxpr", 100, 1, "PjitFunction(_normal)"),
+        Fact("trace_to_jaxpr", 10, 1, "PjitFunction(train_step)"),
+    )
+    shape = {"changed": "shape", "argument": "x", "before": "(8, 9)", "after": "(8, 10)"}
+    facts = {"recompiled": [{"function": "train_step", "times": 9, **shape}]}
+    seen = Seen(framework="jax", compiled=compiled, compiled_steps=3)
+    document = alone(run(COMPILING, facts=facts, seen=seen))
+    cause = "train_step is compiled again: the shape of x changed from (8, 9) to (8, 10)"
+    assert (document.verdict.cause == cause) == named
+
+
 @pytest.mark.parametrize(
     ("change", "why", "fix"),
     [
@@ -1701,7 +1719,7 @@ def test_what_changed_before_a_function_is_compiled_again_is_named_with_its_own_
         ({"changed": "object", "argument": "fn"}, "fn is another object", "create fn once"),
         (
             {"changed": "function"},
-            "the script creates it anew",
+            "the script creates the function anew",
             "create what torch.compile compiles",
         ),
         (

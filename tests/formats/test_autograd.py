@@ -120,6 +120,18 @@ def test_on_a_gpu_only_the_innermost_spans_are_work(tmp_path: Path) -> None:
     assert any("whole ops" in note for note in profile.notes)
 
 
+def test_a_span_that_computes_beside_the_spans_inside_it_is_work(tmp_path: Path) -> None:
+    """A convolution copies its input, and computes for most of its time itself."""
+    spans = [("conv2d", 5.0, 20.0), ("cudnn_convolution", 6.0, 18.0), ("contiguous", 8.0, 1.0)]
+    device = [event(name, ts, dur, 0, "CUDA functions") for name, ts, dur in spans]
+    rows = read(tmp_path, [*EVENTS, *device]).events.to_pylist()
+    kernels = [(r["name"], r["start_ns"], r["dur_ns"]) for r in rows if r["kind"] == "kernel"]
+    assert sorted(kernels) == [
+        ("aten::contiguous", 8_000, 1_000),
+        ("aten::cudnn_convolution", 9_000, 15_000),
+    ]
+
+
 def test_unreadable_times_are_counted_and_a_list_of_nothing_else_is_refused(tmp_path: Path) -> None:
     profile = read(tmp_path, [*EVENTS, event("mm", 80, -1)])
     assert profile.notes[-1] == "1 events were left out because their duration is negative"

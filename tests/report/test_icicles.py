@@ -112,7 +112,7 @@ def test_what_is_too_large_is_left_out_and_told(
     monkeypatch.setattr(icicle_module, "MOST_EVENTS", 6)
     report = report_on(tmp_path / "run", ROWS)
     assert report.icicles == ()
-    assert "To keep the page small, it has no call stacks of run." in report.missing
+    assert "To keep the page small, the call stacks of run are left out." in report.missing
 
 
 def test_a_stack_without_end_is_cut(tmp_path: Path) -> None:

@@ -132,10 +132,10 @@ def test_a_way_between_two_runs_says_how_many_steps_it_is_of(tmp_path: Path) -> 
     ]
     html = page.page(report_of([break_down(run, None, TABLES) for run in made]))
     (pair,) = data(html)["pairs"]
-    assert re.search("clean steps of (4 and 5|5 and 4) profiled steps", pair["caption"])
+    assert re.search("clean steps from (4 and 5|5 and 4) profiled steps", pair["caption"])
     captions = re.findall(r"<figcaption[^>]*><bdi>(.*?)</bdi>", html)
     assert pair["caption"] in captions
-    assert any("clean step of 4–5 profiled steps" in caption for caption in captions)
+    assert any("clean step from 4–5 profiled steps" in caption for caption in captions)
 
 
 def test_the_first_screen_has_each_verdict_with_its_certainty_and_the_times(

@@ -58,7 +58,7 @@ class Recording:
 
     @property
     def advice(self) -> Advice:
-        """Return how to record what is missing with the profiler that was used."""
+        """Return how to use the same profiler to record the missing data."""
         return advice_for(self.info.profile_format)
 
     @property
@@ -203,11 +203,11 @@ def _unlaunched(r: Recording) -> str:
     if r.has.launched_before == r.has.unlaunched:
         return (
             f"{share} were launched before the profile begins, so the causes of idle time before "
-            "them are unknown; synchronise before the profiler starts"
+            "these activities are unknown; synchronise before the profiler starts"
         )
     return (
         f"{share} have no launch call in this file (a trimmed profile, or lost events), so the "
-        f"causes of idle time before them are unknown; {r.advice.links}"
+        f"causes of idle time before these activities are unknown; {r.advice.links}"
     )
 
 
@@ -215,8 +215,8 @@ def _ranges_alone(r: Recording) -> str:
     ranges = counted(r.has.ranges + r.has.steps, "range")
     where = " in the marked steps" if r.has.ops else ""
     return (
-        f"no op was recorded{where}, only {ranges}, so it is unknown whether their time is Python, "
-        f"the framework or waiting; {r.advice.ops}"
+        f"only {ranges} and no op were recorded{where}, so it is unknown whether the time in the "
+        f"ranges is Python, the framework or waiting; {r.advice.ops}"
     )
 
 
@@ -396,7 +396,8 @@ RULES = (
         lambda r: _lost_sentence(
             r,
             r.has.lost_last,
-            f"all of them in the last {milliseconds(r.has.lost_last_ns)} ms with launches",
+            f"all of them in the last {milliseconds(r.has.lost_last_ns)} ms in which kernels were "
+            "launched",
             "the kernels ran after the profiler stopped, or the profiler did not write them",
             "synchronise before the profiler stops",
         ),
@@ -457,8 +458,8 @@ RULES = (
         lambda r: not r.captured and r.settings and r.has.host_events,
         lambda r: (
             f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and waits "
-            "for the host are longer than in a run without a profiler; to measure how much longer, "
-            "record without these data"
+            "for the host take longer than without a profiler; to measure how much longer, record "
+            "a profile without these data"
         ),
     ),
     Rule(
@@ -476,8 +477,8 @@ RULES = (
         lambda r: r.missing_steps > 0,
         lambda r: (
             f"{counted(r.missing_steps, 'step')} between step {r.has.first_step} and step "
-            f"{r.has.last_step} have no marker; their time may count as part of the step before "
-            "them"
+            f"{r.has.last_step} {'has' if r.missing_steps == 1 else 'have'} no marker; the time of "
+            "such a step may count as part of the step before"
         ),
         share=lambda r: share_of(r.missing_steps, r.missing_steps + r.has.steps),
     ),

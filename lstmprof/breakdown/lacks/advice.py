@@ -18,7 +18,7 @@ class Advice:
 
 _ADVICE_FOR_FORMAT = {
     "kineto": Advice(
-        "record with ProfilerActivity.CUDA (XPU or MTIA on those devices), while no other profiler "
+        "record with ProfilerActivity.CUDA (XPU or MTIA for such devices), while no other profiler "
         "(nsys, DCGM) runs, and synchronise before the profiler stops",
         "also record with ProfilerActivity.CPU",
         "also record with ProfilerActivity.CPU",

@@ -124,8 +124,8 @@ class Choice:
     """The algorithm that a framework requests from cuDNN.
 
     ``algorithm`` is None if the choice depends on a fact that is not known; ``unknown`` names this
-    fact. ``refusals`` has one entry per rejected algorithm, in the order in which the framework's
-    code tries them.
+    fact. ``refusals`` has one entry per algorithm that the framework does not request, in the order
+    in which the framework's code tries the algorithms.
     """
 
     algorithm: str | None
@@ -134,7 +134,7 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return the reason why ``algorithm`` is rejected; None if it is not rejected."""
+        """Return why the framework does not request ``algorithm``; None if it may request it."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 
@@ -249,7 +249,7 @@ _VOLTA = (
         "not Turing",
         _CAPABILITY,
         lambda sm: sm != 75,
-        "use a GPU of another compute capability than 7.5 (this GPU has {capability})",
+        "use a GPU whose compute capability is not {capability}",
     ),
     _Condition(
         "batch 8 or a multiple of 16",
@@ -277,20 +277,20 @@ _AMPERE = (
         "not compute capability x.6",
         _CAPABILITY,
         lambda sm: sm % 10 != 6,
-        "use a GPU of another compute capability than 8.6 (this GPU has {capability})",
+        "use a GPU whose compute capability is not {capability}",
     ),
     _Condition("not GRU", ("mode",), lambda mode: mode != GRU, "use an LSTM (this layer is a GRU)"),
     _Condition(
         "batch a multiple of 8",
         ("batch",),
         lambda batch: batch % 8 == 0,
-        "use a batch size that is a multiple of 8 (not {batch:,})",
+        "use a batch size that is a multiple of 8 (this batch size is {batch:,})",
     ),
     _Condition(
         "batch at most 128",
         ("batch",),
         lambda batch: batch <= MOST_BATCH,
-        f"use a batch size of at most {MOST_BATCH} (not {{batch:,}})",
+        f"use a batch size of at most {MOST_BATCH} (this batch size is {{batch:,}})",
     ),
     _Condition(
         "plain cells small",
@@ -299,7 +299,7 @@ _AMPERE = (
             mode in (LSTM, GRU) or batch < _PLAIN_BATCH or hidden < _PLAIN_HIDDEN
         ),
         f"use a batch size under {_PLAIN_BATCH}, or fewer than {_PLAIN_HIDDEN} hidden units (this "
-        "layer has batch size {batch:,}, {hidden:,} hidden units)",
+        "layer has batch size {batch:,} and {hidden:,} hidden units)",
     ),
 )
 
@@ -345,7 +345,7 @@ def _length_needed(layer: Layer) -> str:
     batch = layer.batch or 0
     least = next((least for least, most in _VOLTA_STEPS if batch <= most), None)
     if least is None:
-        return f"use a batch size of at most {MOST_BATCH} (not {batch:,})"
+        return f"use a batch size of at most {MOST_BATCH} (this batch size is {batch:,})"
     return (
         f"use {least} time steps or more for batch size {batch} (this layer has {layer.time_steps})"
     )
@@ -389,10 +389,3 @@ def algorithms_of_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
         if any(pattern.search(name) for name in names):
             return algorithms
     return ()
-
-
-def differs(choice: Choice, possible: tuple[str, ...]) -> bool | None:
-    """Return whether the requested algorithm is not in ``possible``; None if either is unknown."""
-    if choice.algorithm is None or not possible:
-        return None
-    return choice.algorithm not in possible

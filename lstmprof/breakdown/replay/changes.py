@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lstmprof import names
 from lstmprof.breakdown.replay.graph import StepGraph
 from lstmprof.errors import UsageError
+from lstmprof.events.annotate.calls import direction
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
 from lstmprof.workloads import Workload
@@ -78,6 +79,19 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
     calls = graph.calls
     copies = calls.work_of_category("transfer", "layout")
     return _without(graph, calls.without(copies & ~calls.work_of_autograd(copies)))
+
+
+def without_copying(graph: StepGraph) -> ReplayTimes:
+    """Remove copies like ``without_copies``, but keep the waits for copies to the host.
+
+    The host needs the data of such a copy, so it still waits for the work that computes them.
+    """
+    times, events = without_copies(graph), graph.calls.events
+    to_host = events.where_name(lambda name: direction(name) == "DtoH") & events.is_kind("memcpy")
+    ids = set(graph.calls.event_id[to_host].tolist())
+    awaited = graph.syncs.column("awaited_ids").to_pylist()
+    needed = np.array([not ids.isdisjoint(some) for some in awaited], dtype=np.bool_)
+    return replace(times, sync_waits=times.sync_waits | needed)
 
 
 def without_backward_copies(graph: StepGraph) -> ReplayTimes:

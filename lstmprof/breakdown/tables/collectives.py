@@ -58,7 +58,7 @@ COLUMNS = (
         "bytes",
         "size of the message, as nccl-tests counts it: what a rank sends or what it receives, "
         "whichever is larger",
-        "the profile does not record the size of the message (PyTorch: record_shapes=True)",
+        "the profile lacks the size of the message (PyTorch records it with record_shapes=True)",
     ),
     Column.integer(
         "group_size",

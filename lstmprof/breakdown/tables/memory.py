@@ -56,18 +56,20 @@ COLUMNS = (
     ),
     Column.integer(
         "peak_allocated_bytes",
-        "largest memory that was allocated at the same time, including what was allocated before",
+        "largest amount of memory that was allocated at one time, including memory that was "
+        "allocated earlier",
         _NO_TOTAL,
     ),
     Column.integer(
         "peak_reserved_bytes",
-        "largest memory that the allocator had reserved on the device",
+        "largest amount of memory that the allocator had reserved on the device",
         "the profile does not record it, the allocator reserves nothing, or the row is about one "
         "line",
     ),
     Column.integer(
         "grown_bytes",
-        "allocated memory at the end minus allocated memory at the beginning",
+        "allocated memory at the end of the profile, step or phase, minus allocated memory at its "
+        "beginning",
         "the profile has neither totals nor individual allocations, or the row is about one line",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),

@@ -50,14 +50,16 @@ COLUMNS = (
     Column.integer("count", "number of calls"),
     PER_STEP,
     Column.integer("host_total_ns", "host time in the op, including the ops inside it"),
-    Column.integer("host_self_ns", "host time in the op, minus the events inside it"),
+    Column.integer("host_self_ns", "host time in the op, minus the time of the events inside it"),
     Column.integer(
         "device_total_ns",
-        "duration of the activities that the op, or an op inside it, launched",
+        "sum of the durations of the activities that the op, or an op inside it, launched",
         NO_ACTIVITIES,
     ),
     Column.integer(
-        "device_self_ns", "duration of the activities that the op itself launched", NO_ACTIVITIES
+        "device_self_ns",
+        "sum of the durations of the activities that the op itself launched",
+        NO_ACTIVITIES,
     ),
     Column.integer(
         "kernels_total",
@@ -139,15 +141,15 @@ RANGE_COLUMNS = (
     Column.integer("count", "number of times that the range was entered"),
     Column.integer("total_ns", "host time in the range, including everything inside it"),
     Column.real("mean_ns", "mean host time per entry"),
-    Column.integer("self_ns", "host time in the range, minus the events inside it"),
+    Column.integer("self_ns", "host time in the range, minus the time of the events inside it"),
     Column.integer(
         "device_total_ns",
-        "duration of the activities launched in the range or in a range inside it",
+        "sum of the durations of the activities launched in the range, including nested ranges",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "duration of the activities launched in the range, but not in a range inside it",
+        "sum of the durations of the activities launched in the range, without nested ranges",
         NO_ACTIVITIES,
     ),
 )
@@ -233,15 +235,17 @@ MODULE_COLUMNS = (
     Column.integer("count", "number of times that the entry ran"),
     Column.integer("host_total_ns", "host time in the entry, including everything inside it"),
     Column.integer(
-        "host_self_ns", "host time in the entry, minus entries of the same sort inside it"
+        "host_self_ns", "host time in the entry, minus the time of nested entries of the same sort"
     ),
     Column.integer(
-        "device_total_ns", "duration of the activities launched in the entry", NO_ACTIVITIES
+        "device_total_ns",
+        "sum of the durations of the activities launched in the entry, including nested entries",
+        NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "duration of the activities launched in the entry, but not in entries of the same sort "
-        "inside it",
+        "sum of the durations of the activities launched in the entry, without nested entries of "
+        "the same sort",
         NO_ACTIVITIES,
     ),
     Column.integer(
@@ -251,7 +255,7 @@ MODULE_COLUMNS = (
     ),
     Column.integer(
         "backward_device_ns",
-        "duration of the activities that these backward ops launched",
+        "sum of the durations of the activities that these backward ops launched",
         f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),
 )

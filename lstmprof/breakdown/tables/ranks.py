@@ -43,7 +43,7 @@ COLUMNS = (
     Column.real("exposed_ns", "part of collective_ns in which nothing else ran on the device"),
     Column.real(
         "overlapped_share",
-        "share of the time in collectives during which a computing kernel also ran",
+        "share of the time in collectives in which a computing kernel also ran",
         _SILENT,
     ),
     Column.real(
@@ -53,14 +53,16 @@ COLUMNS = (
     ),
     Column.integer(
         "waits_for_rank",
-        "rank that the device waited for the longest",
-        f"it waited for no rank; {_ALONE}",
+        "rank for which the device waited longest",
+        f"the device waited for no rank, {_ALONE}",
     ),
     Column.integer(
-        "waits_for_device", "device of waits_for_rank", f"it waited for no rank; {_ALONE}"
+        "waits_for_device",
+        "device of waits_for_rank for which the device waited longest",
+        f"the device waited for no rank, {_ALONE}",
     ),
     Column.integer("last_in", "number of collectives in which the device arrived last", _ALONE),
-    Column.integer("collectives", "number of collectives shared with all other ranks", _ALONE),
+    Column.integer("collectives", "number of collectives that all ranks have in common", _ALONE),
     Column.real(
         "late_ns",
         "time per step for which the other ranks waited for this device in collectives, mean over "

@@ -29,7 +29,9 @@ _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_
 
 _NOT_THERE = "the breakdown has no such part or covers a device, or the row is a line of code"
 COLUMNS = (
-    Column.text("kind", "part (a part of the ledger) or line (a Python line that no event shows)"),
+    Column.text(
+        "kind", "part (a part of the table ledger) or line (a line of Python that no event shows)"
+    ),
     Column.text("name", "name of the part; for a line, its function and line number"),
     Column.integer("samples", "number of samples in the part or line"),
     Column.real("share", "samples of the row, divided by all samples in which no thread waited"),

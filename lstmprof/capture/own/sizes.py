@@ -123,7 +123,9 @@ def _layer_op(call: _LayerCall) -> OpInputs:
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
     memory = [*state[:2], module.hidden_size]
-    shapes += [[state, memory] if module.mode == "LSTM" else state, weights]
+    # the profiler has an empty shape instead of the last one, because it is no tensor
+    counts = [module.num_layers, directions]
+    shapes += [[state, memory] if module.mode == "LSTM" else state, weights, counts]
     return "aten::" + module.mode.lower(), shapes, dtypes
 
 

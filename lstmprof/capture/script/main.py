@@ -15,7 +15,7 @@ PID = "pid"
 
 
 def main() -> None:
-    """Run and measure the script of the request in ``sys.argv[1]``; end with its status."""
+    """Run and measure the script of the request ``sys.argv[1]``; exit with the script's status."""
     here = os.path.dirname(os.path.abspath(__file__))
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # this folder

@@ -153,7 +153,7 @@ class Steps:
             self._who[key] = who
             if self._last is not None:
                 self._note(
-                    "calls of {} do not end a step, because those of {} do; {}".format(
+                    "calls of {} do not end a step, because calls of {} do; {}".format(
                         _name(who), _name(self._who[self._last]), _CHANGE
                     )
                 )
@@ -175,9 +175,9 @@ class Steps:
             return
         others = [_name(who) for key, who in self._who.items() if key != self._last]
         self._note(
-            "each call of {} ends a step ({}), and calls of {} do not; {}".format(
+            "each call of {} ends a step ({}); calls of {} do not; {}".format(
                 _name(self._who[self._last or 0]),
-                "it is the last in turn"
+                "it is called last"
                 if self._last == list(self._who)[-1]
                 else "it is called least often",
                 " and ".join(others),

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from lstmprof.capture.request import STOP, ScriptRequest
 from lstmprof.capture.script import finders
@@ -147,14 +147,12 @@ class Watching:
             self._reported = True
             return None
         if source.startswith("torch") and "torch" in sys.modules:
-            self._ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
+            self._ranges = TorchRanges(
+                sys.modules["torch"], lambda name: self.session.phase(name), self.steps.safely
+            )
         elif self.session.framework == "tensorflow":
             self.session.op_inputs = lambda count, later: self.sizes.inputs()
         return _Ranged(self.session, self._ranges)
-
-    def _phase(self, name: str) -> ContextManager[Any]:
-        phase: ContextManager[Any] = self.session.phase(name)
-        return phase
 
     def _optimize(self, begins: bool) -> None:
         if self._ranges is None or not self.steps.profiling:

@@ -44,15 +44,15 @@ _LANES_EACH = 2
     "--top",
     type=click.IntRange(0),
     metavar="N",
-    help=f"Rows per table (the ledger has all).  [default: {_TOP}; {_TOP_OF_ONE} with "
+    help=f"Rows per table; the ledger always has all rows.  [default: {_TOP}; {_TOP_OF_ONE} with "
     "--table; all in JSON and CSV]",
 )
 @click.option(
     "--steps",
     type=click.Choice(STEPS),
     default=STEPS[0],
-    help="Steps to report: the clean step, or the mean of the profiled steps. --table ledger "
-    "always reports the profiled steps.",
+    help="Show the clean step (without profiler overhead and outliers), or the mean of the "
+    "profiled steps. --table ledger always shows the profiled steps.",
 )
 @options.step_range
 @options.open_
@@ -67,8 +67,9 @@ def command(
 ) -> int:
     """Show where every nanosecond of a step goes, busy and idle.
 
-    Busy time is split by category, idle time by cause. The step is the clean step: a step without
-    disturbances and without the profiler's overhead (docs/ledger.md).
+    breakdown divides busy time by category of work, and idle time by cause. By default, it shows
+    the clean step: a step without disturbances and without the profiler's overhead
+    (docs/ledger.md).
 
     PATH is a run, a folder of runs, or a profile: a file, folder, tar archive or URL. If a PATH
     cannot be read, breakdown says so at the end and exits with status 1. For uncompressed Kineto
@@ -193,8 +194,8 @@ class FirstAnswers:
             first = self._shown_early.get(breakdown.run.name)
             if first and not holds(first, breakdown.ledger, breakdown.windows):
                 options.say(
-                    f"{breakdown.run.name}: the times of the first step above are wrong: the whole"
-                    " file gives other times (see --table ledger)"
+                    f"{breakdown.run.name}: the times of the first step, printed above, are wrong: "
+                    "the whole file gives other times (see --table ledger)"
                 )
 
 

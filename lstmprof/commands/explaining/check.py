@@ -24,13 +24,13 @@ def command(paths: tuple[str, ...], system: bool, format_: str, step_range: str 
 
     check prints one line per question (steps, lost events, clocks, profiler overhead, shapes,
     stacks) with the answer ok, warn, fail or not recorded. Profiler overhead above 10 % of a step
-    is a warning, above 20 % a failure.
+    is a warning; overhead above 20 % is a failure.
 
     PATH is a run, a folder of runs, or a profile, as for breakdown. The exit status is 3 if a check
     fails, 1 if the command fails, and 2 for a usage error.
 
-    With --system, give no PATH. check then prints whether each part of this machine is ready to
-    measure on a GPU, and which package to install if it is not.
+    With --system, give no PATH. check then prints whether each part of this machine (driver,
+    frameworks, profilers) is ready to measure on a GPU, and what to install or change if not.
 
     \b
     Example:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "fail_if",
     default=FAIL_IF,
     metavar="CONDITION",
-    help="compare fails if this is true: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
+    help="Condition under which compare fails: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
     "several of these joined by 'or'.",
 )
 @options.formats(
@@ -51,13 +51,13 @@ def command(
 ) -> int:
     """Compare new runs with a baseline, as a gate for CI.
 
-    BASE and NEW are each a run, a folder of runs, a profile or a saved baseline. Runs in folders
-    are paired by name, implementation, label and workload; the worst pair decides.
+    BASE and NEW are each a run, a folder of runs, a profile or a saved baseline. compare pairs the
+    runs in folders by name, implementation, label and workload. The worst pair decides.
 
-    compare uses the 95 % interval of the ratio of clean steps. The exit status is 0 if all pairs
-    pass, 3 if a pair fails, and 4 if the limit is inside an interval; compare then prints how many
-    rounds would be enough to decide. It is 1 if the command fails, and 2 for a usage error
-    (docs/gate.md).
+    compare uses the 95 % interval of the ratio of the clean steps. The exit status is 0 if all
+    pairs pass, 3 if a pair fails, and 4 if the limit lies inside an interval. In the last case,
+    compare prints how many rounds would be enough to decide. The exit status is 1 if the command
+    fails, and 2 for a usage error (docs/gate.md).
 
     \b
     Example:

@@ -30,7 +30,7 @@ def command() -> int:
     with options.leaving_out() as left_out:
         runs = options.runs_of([str(samples / name) for name in (_FAST, _SLOW)], left_out)
         breakdowns = options.broken_down(runs, left_out, None, ("ledger", "collectives"))
-        terminal.write_line("A PyTorch loop over LSTM cells, beside nn.LSTM on the same network:")
+        terminal.write_line("A PyTorch loop over LSTM cells, and nn.LSTM with the same network:")
         terminal.write_line()
         diagnosis.show_all(diagnose_all(breakdowns, must_compare=True), more=False)
     place = shlex.quote(str(samples))

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(CHANGES),
     metavar="NAME",
-    help="Estimate the slow step without this cost, by replaying its events; repeat for more: "
-    f"{', '.join(CHANGES)}.",
+    help="Replay the events of the run's step without this cost, to estimate how long the step "
+    f"would then take. Repeat the option to remove more costs. Costs: {', '.join(CHANGES)}.",
 )
 @click.option(
     "--gemm-at-roofline",
     is_flag=True,
-    help="Estimate the slow step as if its matmuls took only their roofline time.",
+    help="Estimate how long the step would take if its matmuls took only their roofline time.",
 )
 @click.option(
     "--as",
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(FORMS),
     metavar="FORM",
-    help="Estimate the slow step with its recurrent layers in another form; repeat for more: "
-    f"{', '.join(FORMS)}.",
+    help="Estimate how long the step would take with its recurrent layers in another form: one "
+    "layer op (layer), or compiled cells (compiled). Repeat the option for both.",
 )
 @click.option(
     "--peaks",
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
 @click.option(
     "--since",
     metavar="RUN",
-    help="An earlier run, from before a fix: compare the forecast gain of the fix with the real "
-    "gain.",
+    help="An earlier run, recorded before a fix. diagnose compares the forecast gain of the fix "
+    "with the real gain.",
 )
 @click.option(
-    "--evidence", is_flag=True, help="Show counts and the largest ops of each kind of time."
+    "--evidence", is_flag=True, help="Show the counts and the largest ops of each kind of time."
 )
 @click.option(
     "--waterfall", is_flag=True, help="Show the difference between the two steps by kind of time."
@@ -100,7 +100,7 @@ def command(
     PATH is a run, a folder of runs, or a profile, as for breakdown. Each run is compared with the
     fastest comparable run. A run without a comparable run is diagnosed on its own. If a run has
     several ranks, diagnose explains the rank for which the other ranks wait, or else the first
-    rank; if a rank has several devices, it explains the busiest device.
+    rank. If this rank has several devices, diagnose explains the busiest device.
 
     \b
     Example:

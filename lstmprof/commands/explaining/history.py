@@ -46,9 +46,10 @@ def command(
     """Show how step times changed from run to run.
 
     Runs with the same implementation, workload, precision, mode, device, threads and seed are one
-    series, oldest first. history marks a run as a change if its step is more than 2 % longer or
-    shorter than before, for the whole 95 % interval of the ratio (docs/history.md). To label runs
-    by commit, use lstmprof capture --label "$(git rev-parse --short HEAD)".
+    series, oldest first. history marks a change at a run if its step is more than 2 % longer or
+    shorter than before, and the whole 95 % interval of the ratio is beyond this limit
+    (docs/history.md). To label runs by commit, capture them with
+    --label "$(git rev-parse --short HEAD)".
 
     PATH is a run, a folder of runs, or a profile, as for breakdown.
 

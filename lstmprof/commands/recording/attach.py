@@ -59,7 +59,7 @@ def _log_of(pid: int) -> Path:
         raise UsageError(fault, "call lp.watch() in it, or use lstmprof run --watch") from None
     caught = next((line.split()[1] for line in status.splitlines() if "SigCgt" in line), "0")
     if not int(caught, 16) >> (signal.SIGUSR1 - 1) & 1 or not log.is_file():
-        raise UsageError(fault, "its log is gone, or the program handles SIGUSR1 itself")
+        raise UsageError(fault, "its log file is gone, or the program handles SIGUSR1 itself")
     return log
 
 

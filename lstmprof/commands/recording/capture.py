@@ -82,7 +82,7 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
         click.option(
             "--variable-length/--padded",
             default=None,
-            help="Give layers the length of each sequence, or let them compute the padding too.",
+            help="Give layers the length of each sequence, or let layers also compute the padding.",
         ),
         click.option(
             "--data",
@@ -103,8 +103,8 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         default=CaptureRequest.iterations,
         metavar="N",
-        help="Timed iterations of all rounds together. If several captures take turns, number of "
-        "turns, each at least 20 ms long.",
+        help="Timed iterations in all rounds together. If several captures take turns: number of "
+        "turns; a turn has one iteration, or as many as begin within 20 ms.",
     ),
     click.option(
         "--timing-seconds",
@@ -118,7 +118,8 @@ _RUN_OPTIONS = (
         "--warmup",
         type=click.IntRange(1),
         metavar="N",
-        help="Warm-up iterations before the timed iterations; they are stored but not counted.  "
+        help="Warm-up iterations before the timed iterations; they are stored, but statistics "
+        "ignore them.  "
         "[default: 3, or more if the implementation needs more]",
     ),
     click.option(
@@ -196,8 +197,8 @@ _RUN_OPTIONS = (
         "packages",
         multiple=True,
         metavar="SPEC",
-        help="Run in an environment with this package, like torch==2.4.1, and its dependencies; "
-        "repeat for more.",
+        help="Run in an environment with this package, like torch==2.4.1, and its dependencies. "
+        "Repeat the option for more packages.",
     ),
     click.option(
         "--peaks/--no-peaks",
@@ -256,7 +257,7 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     metavar="NAME",
     shell_complete=completion.implementations,
     help="Implementation ('lstmprof list' shows all), a pattern like 'torch-*', or your own file, "
-    "like mymodel.py:build; repeat for more.",
+    "like mymodel.py:build. Repeat the option for more.",
 )
 @click.option(
     "--workload",
@@ -265,8 +266,8 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     default=(NAMED[0].name,),
     metavar="NAME",
     shell_complete=completion.workloads,
-    help="Network and data ('lstmprof list workloads' shows all), or a pattern; repeat for more. "
-    "The next options override its fields.",
+    help="Network and data ('lstmprof list workloads' shows all), or a pattern. Repeat the option "
+    "for more. The next options override fields of the workload.",
 )
 @with_options(_workload_options(many=True))
 @with_options(_RUN_OPTIONS)
@@ -277,20 +278,21 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     default=(CaptureRequest.precision,),
     metavar="NAME",
     shell_complete=completion.precisions,
-    help=f"Arithmetic precision: {', '.join(PRECISIONS)}; repeat for more.",
+    help=f"Arithmetic precision: {', '.join(PRECISIONS)}. Repeat the option for more.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of processes that share the iterations; several implementations take turns.  "
+    help="Number of processes among which the iterations are divided. Several implementations "
+    "take turns.  "
     f"[default: {ROUNDS}, or the number of iterations if that is lower]",
 )
 @click.option(
     "--versions",
     metavar="LIST",
-    help="Capture with each of these framework versions, like 1.4.0,1.8.1, or versions of another "
-    "package, like keras==2.12.0. lstmprof installs each version in its own environment.",
+    help="Capture with each of these framework versions, like 1.4.0,1.8.1, or with versions of "
+    "another package, like keras==2.12.0. lstmprof installs each version in its own environment.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Show the plan without running it.")
 @click.option(
@@ -315,8 +317,9 @@ def command(
 
     A round is one process. It times iterations without a profiler, profiles a few steps, and times
     iterations again. If you stop a capture, the same command resumes after the last complete round.
-    Several values of --impl, --workload, --precision or a size (--hidden 128,512) run in all
-    combinations, except those that an implementation does not support and those captured before.
+    If you give several values of --impl, --workload, --precision or a size (--hidden 128,512),
+    capture runs all combinations. It skips combinations that an implementation does not support,
+    and combinations that were captured before.
 
     \b
     Example:

@@ -38,8 +38,8 @@ _NS_PER_MS = 1_000_000
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
     metavar="FILE",
-    help="File to write: .json or .json.gz for a Kineto trace, .pftrace or .pftrace.gz for any "
-    "profile.",
+    help="File to write: .json or .json.gz for a Kineto trace, .pftrace or .pftrace.gz for a "
+    "Perfetto trace.",
 )
 @options.step_range
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -54,10 +54,10 @@ def command(
 ) -> int:
     """Cut a large profile to a few of its steps.
 
-    A Kineto trace can be cut to a smaller Kineto trace, with unchanged events; any profile can be
-    cut to a Perfetto trace. cut never shortens an event, even if the event begins or ends outside
-    the kept steps. It also keeps the launches of kept kernels, the ops around these launches, and
-    the marker that ends the last step.
+    cut writes a smaller Kineto trace with unchanged events (only from a Kineto trace), or a
+    Perfetto trace (from any profile). It never shortens an event, even if the event begins or ends
+    outside the kept steps. It also keeps the launches of kept kernels, the ops around these
+    launches, and the marker that ends the last step.
 
     \b
     Example:

@@ -51,9 +51,9 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
     PROFILES are files, folders, archives or URLs. lstmprof recognises the format by the content:
     JSON of torch.profiler, TensorFlow, ONNX Runtime and MXNet, XPlane, Perfetto, Nsight Systems,
     nvprof, rocprofv3 (JSON, rocpd or CSV), also gzipped. Ranks of one job in a folder or archive
-    become one run. If a file cannot be read, ingest says so at the end and exits with status 1. It
-    skips files that it has converted before, unless they have changed. On a cluster, all workers
-    must see the files and the folder of runs (docs/cluster.md).
+    become one run. If ingest cannot read a file, it names the file at the end and exits with status
+    1. It skips files that it has converted before, unless they have changed. On a cluster, all
+    workers must be able to read the files and write the folder of runs (docs/cluster.md).
 
     \b
     Example:
@@ -132,9 +132,9 @@ def _tell_kept(done: Ingested) -> None:
 
     if len(done.made_before) > _MOST_KEPT:
         options.say(
-            f"skipped {len(done.made_before)} runs: they exist, and their files are unchanged"
+            f"skipped {len(done.made_before)} runs that exist already: their profiles are unchanged"
         )
         return
     for run in done.made_before:
         place = run.url if isinstance(run, RemoteRun) else run.path
-        options.say(f"skipped {place}: it exists, and its files are unchanged")
+        options.say(f"skipped {place}: the run exists already, and its profile is unchanged")

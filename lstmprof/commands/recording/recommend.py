@@ -29,24 +29,26 @@ if TYPE_CHECKING:
     "--device",
     shell_complete=completion.devices,
     metavar="NAME",
-    help=f"Device: auto, cpu, cuda or cuda:N.  [default: {CaptureRequest.device}, or that of "
+    help=f"Device: auto, cpu, cuda or cuda:N.  [default: {CaptureRequest.device}, or the device of "
     "--like]",
 )
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
-    help=f"Arithmetic precision.  [default: {CaptureRequest.precision}, or that of --like]",
+    help=f"Arithmetic precision.  [default: {CaptureRequest.precision}, or the precision of "
+    "--like]",
 )
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help=f"Run training steps, or inference.  [default: {CaptureRequest.mode}, or that of --like]",
+    help=f"Run training steps, or inference.  [default: {CaptureRequest.mode}, or the mode of "
+    "--like]",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1),
     metavar="N",
-    help="CPU threads.  [default: that of lstmprof capture, or that of --like]",
+    help="CPU threads.  [default: as in lstmprof capture, or as in the run of --like]",
 )
 @click.option(
     "--impl",
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     show_default=False,
     metavar="NAME",
     shell_complete=completion.implementations,
-    help="Implementation, a pattern, or your own file; repeat for more.  [default: all]",
+    help="Implementation, a pattern, or your own file. Repeat the option for more.  [default: all]",
 )
 @click.option("--quick", is_flag=True, help="Time one round only (a minute or two).")
 @click.option(
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     metavar="FOLDER",
     help="Folder for the measured runs.  [default: a folder in the cache]",
 )
-@click.option("--force", is_flag=True, help="Measure again what was measured before.")
+@click.option("--force", is_flag=True, help="Measure again, even if a measurement is stored.")
 @options.format_
 def command(
     like: str | None,
@@ -87,10 +89,10 @@ def command(
 ) -> None:
     """Find the fastest implementation of a network on this machine, and print its code.
 
-    recommend times every implementation that runs here in one round, and the fastest in three. It
-    ranks them, shows ties as equal, and explains why the others are slower. Measurements are
-    stored, so the same command answers at once the next time. Sizes that you do not give are those
-    of the workload 1x320-ce-short (lstmprof list workloads).
+    recommend times every implementation that runs here in one round, and then the fastest ones in
+    three rounds. It ranks the implementations, shows ties as equal, and explains why the others are
+    slower. It stores the measurements, so that the same command answers at once the next time.
+    Sizes that you do not give come from the workload 1x320-ce-short (lstmprof list workloads).
 
     \b
     Example:

@@ -64,7 +64,7 @@ def _is_launcher(word: str) -> bool:
     type=click.IntRange(min=1),
     default=_DEFAULT.steps,
     metavar="N",
-    help="Steps to profile (10 are enough for a clean step).",
+    help="Steps to profile; 10 are enough to compute a clean step.",
 )
 @click.option(
     "--timed",
@@ -108,13 +108,14 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--compare-with",
     metavar="RUN",
-    help="An earlier run, from before a fix: at the end, compare the forecast gain of the fix with "
-    "the real gain.",
+    help="An earlier run, recorded before a fix. At the end, lstmprof compares the forecast gain "
+    "of the fix with the real gain.",
 )
 @click.option(
     "--watch",
     is_flag=True,
-    help="Time every step to the end, and profile only when steps become 1.3 times as long.",
+    help="Time every step until the script ends, and profile only if steps take 1.3× as long as "
+    "typical steps.",
 )
 @click.option("--quiet", is_flag=True, help="Do not print the verdict at the end.")
 def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
@@ -128,8 +129,8 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     become one run of several ranks.
 
     With --watch, lstmprof shows step time, data wait, memory and GPU utilisation about once per
-    second, in one line of the terminal and in FOLDER/NAME.jsonl. It profiles some typical steps,
-    and some slow steps if steps become slower, and says why they are slower.
+    second, in one line of the terminal and in FOLDER/NAME.jsonl. It profiles some typical steps. If
+    steps become slower, it also profiles some slow steps and explains why they are slower.
 
     \b
     Example:

@@ -97,7 +97,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
     if named:
         marked = has_steps(breakdown)
         title = f"{breakdown.run.name}: {lanes_title(steps, marked=marked)}"
-        show_lanes(title, "of", named, marked=marked)
+        show_lanes(title, "where", named, marked=marked)
 
 
 def _joined(step: MeanStep) -> list[Part]:
@@ -145,7 +145,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
         return []
     launched, issued = map(percent, shares)
     text = f"of {links.activities:,} GPU activities, {launched} have their launch call in the"
-    return [f"{text} profile, and {issued} the framework op that issued them"]
+    return [f"{text} profile, and {issued} have the framework op that issued them"]
 
 
 def has_steps(breakdown: Breakdown) -> bool:

@@ -105,7 +105,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     for heading, members in groups.items():
         title = heading if len(groups) > 1 or members[0].fast else ""
         rows = [_row(diagnosis, names) for diagnosis in members]
-        heads = ["run", ">ms per step", ">vs. baseline", ">step saved", "why"]
+        heads = ["run", ">ms per step", ">vs. baseline", ">fix saves", "why"]
         shown = [i for i, head in enumerate(heads) if head == "run" or any(r[i] for r in rows)]
         terminal.write_table(
             title,

@@ -18,6 +18,7 @@ from lstmprof.numbers import (
     UNKNOWN,
     count,
     cropped,
+    listed,
     milliseconds,
     number_of,
     percent,
@@ -60,7 +61,7 @@ def show_roofline(limit: Roofline) -> None:
     """Print the sentence about the roofline, and busy time and least time per category."""
     cells = [
         [
-            " + ".join(PART_WORDS.get(name, name) for name in reach.categories),
+            listed(PART_WORDS.get(name, name) for name in reach.categories),
             milliseconds(reach.busy_ns, 3),
             milliseconds(reach.bound_ns, 3),
             UNKNOWN if reach.share is None else percent(reach.share),

@@ -51,9 +51,8 @@ def command(
     length and copy bandwidth. The flame graph shows host stacks, with their host time and the
     device time of the kernels that they launched.
 
-    With OTHER, both files show one clean step of each run. The Perfetto trace shows the two steps
-    side by side, from the same instant. The flame graph shows which stacks take longer in which
-    run.
+    With OTHER, each file shows one clean step of both runs. In the Perfetto trace, the two steps
+    begin at the same time. The flame graph shows which stacks take longer in which run.
 
     PATH is a run or a profile, as for breakdown.
 

@@ -94,9 +94,9 @@ def list_runs(folder: str = "traces") -> list[dict[str, Any]]:
 def verdict(paths: list[str]) -> list[dict[str, Any]]:
     """Explain why each run or profile is slow, and what to change, the slowest first.
 
-    Two or more paths of single runs are compared with the fastest of them. In the answer, `cause`
-    is what in the code takes the time, `fixes` are sorted by what they save, and `certainty` is
-    measured, likely or unknown. Times are in nanoseconds per step.
+    If several paths of single runs are given, each run is compared with the fastest one. In the
+    answer, `cause` is what in the code takes the time, `fixes` are sorted, best first, and
+    `certainty` is measured, likely or unknown. Times are in nanoseconds per step.
     """
     import lstmprof
     from lstmprof.api import Diagnoses
@@ -136,7 +136,7 @@ def query(sql: str, paths: list[str], rows: int = _ROWS) -> list[dict[str, Any]]
 
 
 def check(paths: list[str]) -> dict[str, Any]:
-    """Check what profiles lack for a certain verdict, and which recipe records it."""
+    """Check what profiles lack, and return the names of recipes that record the missing data."""
     import msgspec
 
     import lstmprof

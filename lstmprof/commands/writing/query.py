@@ -44,9 +44,10 @@ def command(
     """Query the tables of all runs with SQL.
 
     SQL is one SELECT in DuckDB's dialect. The tables are runs (run.json), timings (one row per
-    iteration), events, and those of breakdown --table; each has a column run (docs/tables.md). A
-    query cannot write, and cannot read other files. JSON and CSV are streamed, so the result may be
-    larger than memory. PATH is a run, a folder of runs, or a profile; the default is traces.
+    iteration), events, and the tables of breakdown --table. Each table has a column run
+    (docs/tables.md). A query cannot write, and cannot read other files. JSON and CSV are streamed,
+    so the result may be larger than memory. PATH is a run, a folder of runs, or a profile; the
+    default is traces.
 
     \b
     Example:

@@ -14,22 +14,23 @@ from lstmprof.numbers import listed
     "--rows",
     default=None,
     metavar="NAMES",
-    help="Settings that make a row, separated by commas: implementation, label, workload, "
+    help="Settings that name a row, separated by commas: implementation, label, workload, "
     "precision, mode, device, threads, layers, hidden, batch, time-steps, features, cell, "
-    "framework, version, run.  [default: implementation, and settings that differ within a cell]",
+    "framework, version, run.  [default: implementation, and each setting that differs between "
+    "runs that would share a table cell]",
 )
 @click.option(
     "--columns",
     default="workload",
     metavar="NAMES",
-    help="Settings that make a column; the same names.",
+    help="Settings that name a column; the same names as for --rows.",
 )
 @click.option(
     "--value",
     default="step ± interval, slowdown",
     metavar="NAMES",
-    help="Values in a cell, separated by commas. Of the clean step: step, step ± interval (or +-). "
-    "Of the timed iterations: median, mean ± std. Also: slowdown, samples/s, first step.",
+    help="Values in a table cell, separated by commas. For the clean step: step, step ± interval "
+    "(or +-). For the timed iterations: median, mean ± std. Also: slowdown, samples/s, first step.",
 )
 @options.formats(
     *("markdown", "latex", "csv", "html"),
@@ -43,8 +44,8 @@ def command(
     The fastest of comparable runs is bold, and so are runs whose 95 % interval overlaps that of the
     fastest. The caption names the values, machine, versions, rounds and iterations.
 
-    PATH is a run or a folder of runs, as for breakdown. If runs in one cell of the table differ in
-    a setting, lstmprof adds this setting to --rows.
+    PATH is a run or a folder of runs, as for breakdown. If runs that share a table cell differ in a
+    setting, lstmprof adds this setting to --rows.
 
     \b
     Example:
@@ -61,7 +62,7 @@ def command(
         made = grid(breakdowns, rows, columns, value)
         if made.added:
             added = listed(made.added)
-            options.say(f"added to the rows, because runs of one cell differ in them: {added}")
+            options.say(f"added to --rows: {added}, in which runs of one table cell differ")
         if format_ == "csv":
             heads, records = typeset.rows(made)
             terminal.write_csv(records, heads)

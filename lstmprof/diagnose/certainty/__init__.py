@@ -45,11 +45,13 @@ from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: The finding named as the cause must explain at least this share of the difference between two
-#: runs, or of a single run's step. Chosen by hand.
+#: lstmprof names a finding as the cause only if it explains at least this share of the difference
+#: between two runs, or of a single run's step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
+#: Words for the kind of time ``causes.UNKNOWN`` if most of it is time of kernels or ops.
+_UNKNOWN_WORK = "work of an unknown category"
 #: A kind of time without a cause is mentioned if it takes at least this share of the step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
@@ -108,7 +110,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or structure.fewer or not structure.certain):
         calls = f"make {structure.calls} and " if structure.same else ""
-        why = f"{calls}may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
+        why = f"{calls}may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
@@ -125,7 +127,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
-        why = f"may take equally long: {_lengths(fast, slow)}, a ratio of {in_words(ratio)}"
+        why = f"may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     why = f"{NOT_EXPLAINED}{_why_not(whole_ns, findings)}"
     if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
@@ -159,7 +161,7 @@ def _outcome_of_same_work(
     if calls:
         why = f"the same calls take longer, some by a larger factor than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):
-        why = f"{took}, all by the same factor: the machine or a setting may differ"
+        why = f"{took}, each by about the same factor: the machine or a setting may differ"
     else:
         why = f"{took}, and no kind of time stands out"
     return Outcome("unknown", why, advice=shared_cpus_in_words(slow), ratio=ratio)
@@ -208,7 +210,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
     if sure:
         return Outcome("found", cause=sure[0])
     if own:
-        advice = "profile more steps, after some unprofiled steps"
+        advice = "profile more steps, and let some unprofiled steps run first"
         return Outcome("unknown", f"cause unknown: {own}", advice=advice)
     reasons = listed(certainty_of(named[0], findings).reasons)
     return Outcome("unknown", f"cause unknown: {reasons}", advice=_more(profile))
@@ -236,12 +238,12 @@ def _profilers(finding: Finding) -> str:
         return ""
     return (
         f"{milliseconds(min(lost_ns, size_ns))} of the {milliseconds(size_ns)} ms of "
-        f"{causes.KINDS[finding.kind]} may be work of the profiler in a thread that is not recorded"
+        f"{causes.KINDS[finding.kind]} may be the profiler's own work, in an unrecorded thread"
     )
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """Return the lack that hides where the time went; None if the device was mostly busy."""
+    """Return the missing data that hide where time went; None if the device was mostly busy."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -259,7 +261,9 @@ def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -
             takes = percent(share) if texts else f"takes {percent(share)} of {whole}"
             first = most_of(finding) if finding.kind == causes.UNKNOWN else None
             most = f" (most of it {first})" if first else ""
-            texts.append(f"{causes.KINDS[finding.kind]} {takes}{most}")
+            works = 2 * sum(p.slow_ns for p in finding.parts if p.state == "busy")
+            ran = finding.kind == causes.UNKNOWN and works > finding.slow_ns
+            texts.append(f"{_UNKNOWN_WORK if ran else causes.KINDS[finding.kind]} {takes}{most}")
     return listed(texts) or f"no cause was recorded for {whole}"
 
 
@@ -323,8 +327,8 @@ def _doubts(finding: Finding) -> Iterator[str]:
         return
     ratio = ratio_of(fast, slow)
     if not ratio.sure:
-        text = f"the ratio of the steps is uncertain: {in_words(ratio)}"
-        yield f"{text}; the counts are certain" if counts_in_words(fast, slow) else text
+        text = f"the ratio of the steps is {in_words(ratio)}"
+        yield f"{text}; the counts of calls are certain" if counts_in_words(fast, slow) else text
     if not timed(fast, slow):
         yield untimed(fast, slow)
 
@@ -337,7 +341,7 @@ def prediction_certainty(prediction: Prediction) -> Certainty:
         return Certainty("likely")
     reason = f"the replay of the unchanged step differs from its measured time by {percent(off)}"
     if off_ns >= abs(prediction.saved_ns):
-        return Certainty("unknown", (f"{reason}, more than the change saves",))
+        return Certainty("unknown", (f"{reason}, which is more than the change saves",))
     return Certainty("likely", (reason,))
 
 
@@ -346,7 +350,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding that equal calls are slower, unless a setting or counter explains it."""
+    """Return the finding about slower calls if no reason in ``EXPLAINS`` explains it, else None."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -379,11 +383,11 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
         what = f"{causes.KINDS[unseen.kind]}, whose cause is unknown"
         text = f"{milliseconds(unseen.delta_ns)} ms of the difference are {what}"
     elif unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
-        text = f"the profiled steps do not explain {milliseconds(unexplained_ns)} of the "
-        text += f"{milliseconds(whole_ns)} ms of difference"
+        text = f"the profiled steps do not explain {milliseconds(unexplained_ns)} ms of the "
+        text += f"difference of {milliseconds(whole_ns)} ms"
     elif largest is None:
         text = "no recorded kind of time is longer in the slower run"
     else:
         doubts = listed(certainty_of(largest, findings).reasons)
-        text = f"{largest.words} adds most time, but {doubts}"
+        text = f"the largest difference is in {largest.words}, but {doubts}"
     return text

@@ -34,6 +34,9 @@ LEAST_COUNT_FACTOR = 1.5
 #: The verdict on a single run is at most "likely" if the ends of the 95 % interval of its step, or
 #: of its finding, differ by more than this factor. Chosen by hand.
 _ROUGH = 2.0
+#: An interval whose ends differ by more than this factor is not printed: the value is unknown.
+#: Chosen by hand.
+_MOST_FACTOR = 20.0
 #: Kinds of time that recurrent layers never cause.
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
@@ -166,7 +169,10 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Return a clause with the 95 % interval of the step or ``finding`` if it is wide, else ""."""
+    """Return a clause with the 95 % interval of the step or of ``finding``; "" if it is narrow.
+
+    If the interval is too wide to print, the clause says that the time is unknown.
+    """
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
     high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
@@ -175,9 +181,11 @@ def rough_lengths(finding: Finding) -> str:
         ("the step", whole.low_ns, whole.high_ns),
         (finding.words, low_ns, high_ns),
     ):
-        if high > _ROUGH * max(low, 0.0):
-            interval = f"{milliseconds(max(low, 0.0))} to {milliseconds(high)} ms"
-            return f"{what} takes {interval} (95 % interval)"
+        if high > _MOST_FACTOR * max(low, 0.0):
+            return f"the time of {what} is unknown (95 % interval above {_MOST_FACTOR:.0f}×)"
+        if high > _ROUGH * low:
+            interval = f"{milliseconds(low)} to {milliseconds(high)} ms"
+            return f"the time of {what} is uncertain: {interval} (95 % interval)"
     return ""
 
 
@@ -239,9 +247,17 @@ def layer_in_words(profile: StepProfile) -> str:
         number = "per_step" if profile.marked else "calls"
         calls = round(sum(r[number] or 1 for r in rows if r["form"] == LAYER_OP), 3)
         return f"{count(calls)} {op} call{'s' if calls > 1 else ''} {each}"
-    loops = row["per_step" if profile.marked else "calls"] or 1
-    number = f"{count(loops)} loops" if loops >= 2 else "a loop"
-    return f"{number} of {count(cells)} cells {each}" if cells else ""
+    number = "per_step" if profile.marked else "calls"
+    loops = [r for r in rows if r["form"] == row["form"] and r["cells"]]
+    runs = sum(r[number] or 1 for r in loops)
+    total = sum(r["cells"] * (r[number] or 1) for r in loops)
+    if not total:
+        return ""
+    if runs < 2:  # if steps differ, the mean
+        return f"a loop of {count(total / runs)} cells {each}"
+    if len({r["cells"] for r in loops}) == 1:
+        return f"{count(runs)} loops of {count(cells)} cells {each}"
+    return f"{count(runs)} loops with {count(total)} cells in all {each}"
 
 
 def layers_explain(finding: Finding | None) -> bool:
@@ -263,12 +279,14 @@ def layers_explain(finding: Finding | None) -> bool:
 
 
 def in_words(ratio: Ratio) -> str:
-    """Return the interval of a ratio as text, such as ``2.80 to 3.40 (95 % interval)``."""
-    low, high = (
-        None if end is None else f"{end:,.{0 if end >= 100 else 2}f}"
-        for end in (ratio.low, ratio.high)
-    )
-    return f"{low} to {high or 'any more'} (95 % interval)"
+    """Return the interval of a ratio as text, such as ``2.80 to 3.40 (95 % interval)``.
+
+    The text is ``unknown`` if the interval is too wide to print.
+    """
+    if ratio.high is None or ratio.high > _MOST_FACTOR * ratio.low:
+        return "unknown"
+    low, high = (f"{end:,.{0 if end >= 100 else 2}f}" for end in (ratio.low, ratio.high))
+    return f"{low} to {high} (95 % interval)"
 
 
 _DISPATCH = ("idle", "dispatch")
@@ -293,7 +311,7 @@ def short_ops_doubt(finding: Finding) -> str | None:
     if dispatch_ns < finding.delta_ns:
         return None
     where = f"the {milliseconds(dispatch_ns)} ms of dispatch of {labels(fast, slow)[0]}"
-    return f"{_LEFT_OUT}; some of this work may be hidden in {where}"
+    return f"{_LEFT_OUT}, so {where} may contain such ops"
 
 
 def leaves_out(profile: StepProfile) -> bool:

@@ -27,7 +27,7 @@ from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.names import PART_WORDS
-from lstmprof.numbers import milliseconds
+from lstmprof.numbers import listed, milliseconds
 
 #: A cause with a smaller share of the difference, or of the step, is not named as a bottleneck.
 NAMED_SHARE = 0.15
@@ -42,9 +42,9 @@ CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
-#: Kinds of work that join several parts of the breakdown. Texts for people name at most
-#: ``_MOST_PARTS`` of these parts: parts that take at least the share ``_NAMED_PART`` of the kind in
-#: a step. Chosen by hand.
+#: Kinds of work that join several parts of the breakdown. A text names at most ``_MOST_PARTS`` of
+#: these parts, and only parts that take at least the share ``_NAMED_PART`` of the kind's time in a
+#: step. Chosen by hand.
 _JOINED = (causes.GEMM, causes.MEMORY, causes.COPY)
 _NAMED_PART, _MOST_PARTS = 0.1, 3
 
@@ -110,8 +110,8 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 def group_of(kind: str, profile: StepProfile) -> str:
     """Return the group in which ``kind`` is reported: ``host`` if a device waits for its host.
 
-    If a device waits while the host prepares the input or compiles, this is also in the group.
-    Unknown host time is a group of its own.
+    Waits of a device while the host prepares the input or compiles are also in this group. Unknown
+    host time is a group of its own.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
@@ -189,8 +189,9 @@ class Finding:
     single run). The finding with ``rank`` 1 is reported first. ``share`` is the share of the
     difference between the steps, or of the step of a single run; it is None if the steps are
     equally long. ``saving`` is how much shorter the step would be without this kind. ``changes``
-    are counts. ``largest`` are the ops and kernels with the largest difference. ``parts`` are the
-    parts of the ledger. ``fast`` is None for a single run.
+    are the counts in both steps, such as the number of launches. ``largest`` are the ops and
+    kernels with the largest difference. ``parts`` are the times by part of the breakdown. ``fast``
+    is None for a single run.
     """
 
     rank: int
@@ -217,7 +218,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Return the name of the kind for people: ``dispatch``, ``matmul + recurrent layer``.
+        """Return the name of the kind for people: ``dispatch``, ``matmul and recurrent layer``.
 
         If the kind joins several parts of the breakdown, the name lists the large ones.
         """
@@ -230,12 +231,13 @@ class Finding:
             and max(part.fast_ns / ends[0], part.slow_ns / ends[1]) >= _NAMED_PART
         ]
         large.sort(key=lambda part: -max(part.fast_ns, part.slow_ns))
+        del large[_MOST_PARTS:]
         words = PART_WORDS
         if any(c.part == "rnn" and c.family in ("gemm", "pointwise") for c in self.contributors):
             # kernels of a recurrent layer belong to two kinds of time
             words = {**PART_WORDS, "rnn": f"recurrent-layer {self.kind}"}
-        names = [words.get(part.part, part.part) for part in large[:_MOST_PARTS]]
-        return " + ".join(names) or causes.shown(self.kind)
+            large.sort(key=lambda part: part.part == "rnn")  # "matmul and recurrent-layer matmul"
+        return listed(words.get(part.part, part.part) for part in large) or causes.shown(self.kind)
 
     @property
     def difference(self) -> Difference:
@@ -254,8 +256,8 @@ def findings(
     """Return one finding per kind that has time in either step, in order (``waterfall``).
 
     The findings sum to the difference of the steps' lengths, or to the step's length for a single
-    run (``fast`` is None). ``savings`` is kind -> saving for a single run; a kind that is missing
-    in it saves all of its time.
+    run (``fast`` is None). ``savings`` is kind -> saving for a single run. If it lacks a kind, the
+    saving of this kind is all of its time.
     """
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)

@@ -25,8 +25,9 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
 #: Items are evidence if they take at least this share of a finding. Chosen by hand.
 EVIDENCE_SHARE = 0.25
-#: The number of items explains a difference between two runs if the fast run's number would save at
-#: least this share of the difference. Otherwise the clause has the items' time. Chosen by hand.
+#: The clause compares the numbers of items in two runs if the slow run, with as many items as the
+#: fast run, would save at least this share of the difference. Otherwise the clause compares the
+#: times of the items. Chosen by hand.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _LEAST_FACTOR = 1.1
@@ -38,23 +39,23 @@ _LEAST_LISTED_SHARE = 0.01
 #: Items overlap other work if the breakdown counts less than this share of the items' durations.
 _LEAST_OWN_SHARE = 0.8
 
-#: Noun of the items of a finding → names of the items' count in ``QUANTITIES``: the first name for
-#: a host, the last for a device.
+#: Noun for items → names of their counts in ``QUANTITIES``. The first name is for a host, the last
+#: name for a device.
 _QUANTITIES: dict[str, tuple[str, ...]] = {
     **{noun: (name,) for noun, (name, _, _) in NOUNS.items()},
     **{"cast": ("casts",), "sync": ("syncs",), "dispatched": ("ops",)},
     "layer": ("layer_ops", "layer_kernels"),
 }
 _NOUN_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
-#: Kind of time → the nouns (of ``tally``) of its items.
+#: Kind of time → nouns of ``tally`` for the items of this kind.
 _NOUNS_OF_WORK = {
     causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
     causes.MEMORY: ("pointwise",),
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Noun of matmuls and similar work → plural. ``_NAMED`` is the least share of a finding's time for
-#: which a noun is mentioned.
+#: Noun for matmuls and similar work → plural for users. A sentence mentions a noun if its work
+#: takes at least the share ``_NAMED`` of the finding's time.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -64,7 +65,8 @@ _WORK = {
 }
 _NAMED = 0.1
 _COPY_CALLS = "launches of copies or memsets"
-#: Libraries whose ops compute whole recurrent layers, by a part of the op's name.
+#: (word in the name of an op, library). Ops with this word in their name compute a whole recurrent
+#: layer.
 _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 
@@ -72,7 +74,7 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 class _Items:
     """The items with one ``noun`` in a run: their number and time in ns per step.
 
-    ``library`` is the library whose layer ops the items are, such as ``cuDNN``, or empty.
+    ``library`` is the library that all items belong to, such as ``cuDNN``, or empty.
     """
 
     noun: str
@@ -124,7 +126,7 @@ def most_of(finding: Finding) -> str | None:
 
 
 def named(finding: Finding) -> str:
-    """Return the words for a finding's kind of time; for some kinds, they name its main items."""
+    """Return the words for a finding's kind of time; for some kinds, they name the main items."""
     if finding.kind == causes.LAUNCH:
         whole = total_ns(finding.contributors)
         copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
@@ -153,8 +155,8 @@ def may_be_copies(profile: StepProfile) -> bool:
 def pace(profile: StepProfile) -> str:
     """Return number and rate of launches, and the time of a kernel and of a gap, as text.
 
-    The text is empty if one of them is unknown.
-    If a few long gaps distort the mean gap, the text has the longest gap instead.
+    The text is empty if one of these numbers is unknown. If a few long gaps distort the mean gap,
+    the text has the longest gap instead.
     """
     launches, rate = (QUANTITIES[name].amount(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
@@ -297,7 +299,7 @@ def _within(*remarks: str) -> str:
 
 
 def _length(items: _Items) -> str:
-    """Return how long each item takes; for launches only if a few are long."""
+    """Return how long each item takes; empty for launches unless a few launches are long."""
     spread = items.spread
     if spread is None or (items.noun == "launch" and not spread.uneven):
         return ""
@@ -381,7 +383,7 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """Return a clause with the op that adds most time, if it adds ``EVIDENCE_SHARE``, else ""."""
+    """Return a clause about the op that adds most; "" if it adds less than ``EVIDENCE_SHARE``."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""

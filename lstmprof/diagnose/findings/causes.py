@@ -28,7 +28,7 @@ EMBEDDING, COLLECTIVE, CTC, QUEUE = "embedding", "communication", "CTC", "queued
 SLOWER, RANGE, WAITING = "slower calls", "ranges", "waiting"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
 
-#: A description of each kind of time.
+#: Kind of time → its description for users.
 KINDS = {
     LAUNCH: "kernel launches",
     RUNTIME: "runtime calls other than launches",
@@ -70,7 +70,7 @@ WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATIO
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Python frames that start or stop jax.profiler or torch.profiler.
 _PROFILER_FRAME = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
-#: A range of PyTorch's backward pass.
+#: Name of a range around PyTorch's backward pass.
 _BACKWARD = re.compile(r"\W*backward\W*", re.IGNORECASE)
 _MOVES = ("layout", "transfer", "memset")
 
@@ -181,7 +181,7 @@ RULES = (
         lambda c, run: (
             c.part == "python" and run.no_backward and bool(_BACKWARD.fullmatch(c.name or ""))
         ),
-        "a range of PyTorch's backward pass, whose thread was not recorded",
+        "time in a range of PyTorch's backward pass, if the thread of this pass was not recorded",
     ),
     Rule(
         RANGE,

@@ -25,7 +25,8 @@ class Quantity:
     """One count or duration: its text, and its unit (empty for a plain number).
 
     ``amount`` computes the quantity for a profile; None means unknown. ``singular`` is the singular
-    of ``text``. A duration is a ``statistic`` (mean, median or longest) of the noun ``length_of``.
+    of ``text``. For a duration, ``length_of`` is the noun for the events, and ``statistic`` is the
+    mean, median or longest of their durations; both are empty for a count.
     """
 
     name: str
@@ -70,7 +71,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function that sums a table's bytes per step; it returns None if a row has none."""
+    """Return a function: profile → bytes per step in ``table``; None if a row lacks its bytes."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -112,7 +113,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
     )
 
 
-#: Noun of ``tally`` → the name of its count, and the noun for users: plural, singular.
+#: Noun of ``tally`` → (name of its count, plural for users, singular for users).
 NOUNS = {
     "op": ("computing_ops", "ops that compute (not views or wrappers)", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
@@ -126,7 +127,7 @@ NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "memsets", "memset"),
 }
-#: Noun of ``tally`` → the words that follow ``mean``, ``median`` or ``longest``, such as
+#: Noun of ``tally`` → words for users that follow ``mean``, ``median`` or ``longest``: for example
 #: ``computing op``.
 _LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
@@ -167,7 +168,7 @@ _ALL = (
     ),
 )
 
-#: Name → count or duration.
+#: Name of a count or duration → its ``Quantity``.
 QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 
@@ -188,7 +189,7 @@ _LAUNCHES = (
     *_PACE,
 )
 
-#: Kind of time → names of the counts that are its evidence.
+#: Kind of time → names of the counts and durations that are evidence for this kind.
 EVIDENCE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(KINDS, ()),
     "launch": _LAUNCHES,

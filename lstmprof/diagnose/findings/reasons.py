@@ -1,4 +1,4 @@
-"""Find calls that two runs make equally often and that take longer in one of them, and the reason.
+"""Find calls that two runs make equally often but that are longer in one run, and the reason.
 
 A call is an op on a host, or an activity on a device. Two runs of one implementation, workload and
 precision make the same calls if names and numbers of calls agree. If each call takes at least 1.5
@@ -23,8 +23,8 @@ from lstmprof.runs.fields import ThreadTime
 #: The same calls run different code if one run executes this many times as many instructions.
 #: Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5
-#: The shares of time in which two threads had a CPU, or two clocks, count as equal if they differ
-#: by less than this share. Chosen by hand.
+#: Two clock rates count as equal if they differ by at most this share. The same limit applies to
+#: the shares of time in which the steps' threads had a CPU. Chosen by hand.
 _ALIKE = 0.1
 #: Threads spin, or wait for each other, if they keep this many more CPUs busy than in the other
 #: run. Chosen by hand.
@@ -43,7 +43,7 @@ _EXPLAINING_SHARE = 0.25
 #: The op with which autograd searches gradients for NaN in anomaly mode
 #: (torch/csrc/autograd/engine.cpp).
 _NAN_SEARCH = "aten::_is_any_true"
-#: Parts of op names that identify the library of their kernels.
+#: Word in the name of an op → library that computes the op.
 _LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn": "cuDNN"}
 
 
@@ -148,7 +148,7 @@ def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _waited(profile: StepProfile) -> str:
-    """Return a clause: for which share of its time the busiest thread waited; "" if unknown."""
+    """Return a clause: the share of time in which the busiest thread waited for a CPU, or ""."""
     cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
     if not cpu_ns or waited_ns is None:
         return ""
@@ -163,7 +163,7 @@ def _threads_of(profile: StepProfile) -> list[ThreadTime]:
 
 
 def _threads_and_cpus(profile: StepProfile) -> tuple[int, int] | None:
-    """Return the numbers of working threads and of the CPUs that they may use, or None."""
+    """Return (number of working threads, number of CPUs that they may use); None if unknown."""
     times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
     most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
     allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
@@ -173,7 +173,7 @@ def _threads_and_cpus(profile: StepProfile) -> tuple[int, int] | None:
 
 
 def cpu_numbers(text: str) -> list[int]:
-    """Return the CPUs of a list as Linux writes it: ``0-2,5``."""
+    """Return the numbers of the CPUs in ``text``, a list in Linux's format: ``0-2,5``."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -253,7 +253,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
     """Return the reason if the slow run executes many more instructions (on a CPU), or None.
 
-    The least ratio of the slow run to the fast run is ``_MORE_INSTRUCTIONS``.
+    "Many more" means at least ``_MORE_INSTRUCTIONS`` times as many as the fast run.
     """
     first, second = (
         _per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)
@@ -333,14 +333,14 @@ def _preemptions_per_s(profile: StepProfile) -> float | None:
 
 #: A call is slower if it takes at least this many times as long in the slow run.
 LONGER = 1.5
-#: Calls per step that differ by a smaller share count as equal in number.
+#: Two numbers of calls per step count as equal if they differ by at most this share.
 AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
     """Return both profiles; contributors that are slower calls have ``slower`` set.
 
-    If one run does not show for how long its script waited, these waits count as Python in both.
+    If one run does not show how long its script waited, the waits of both scripts count as Python.
     """
     names, waits = slower_names(fast, slow), fast.shows_waits and slow.shows_waits
     return _marked(fast, names, waits), _marked(slow, names, waits)
@@ -372,7 +372,7 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
 
 
 def _alike(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether calls of one name do the same in both runs; False unless both are captures."""
+    """Return whether calls of one name do equal work in both runs, which must be captures."""
     first, second = fast.info, slow.info
     on_one_kind = (fast.device is None) == (slow.device is None)
     return (

@@ -1,10 +1,11 @@
 """How much shorter a step would be without one kind of its time.
 
-For casts and copies on a device, a replay of the step without them shows how much. The saving is
-small if the device waits for its host anyway. It may exceed their own time, because the host need
-not launch them, but it is at most their time plus the idle time of the step. For work with a known
-least time (``roofline``), the saving is the time above the least time. For waits and all other
-work, the saving is the whole time, which is the most that can be saved.
+For casts and copies on a device, a replay of the step without them computes the saving. The saving
+is small if the device waits for its host in any case. It may exceed the time of the casts and
+copies, because the host does not launch them in the replay. It is at most this time plus the idle
+time of the step. If the host reads a copy, the replay keeps the wait for the copied data. For work
+with a known least time (``roofline``), the saving is the time above the least time. For waits and
+all other work, the saving is the whole time of the kind, which is an upper bound.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import NO_HOST, NO_LAUNCHES
-from lstmprof.breakdown.replay import CHANGES, what_if
+from lstmprof.breakdown.replay import what_if
+from lstmprof.breakdown.replay.changes import without_casts, without_copying
 from lstmprof.diagnose.findings import causes
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: How a saving was computed. ``DIFFERENCE``: from two runs; ``TAKEN``: all the time of the kind;
-#: ``ROOFLINE``: the time above the least time of the work; ``REPLAY``: by a replay of the step.
+#: How a saving was computed. ``DIFFERENCE``: the difference between two runs. ``TAKEN``: all the
+#: time of this kind. ``ROOFLINE``: the time above the least time in which the device can do the
+#: work. ``REPLAY``: by a replay of the step without this kind of time.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
 #: Kind of time → the replay's change that removes it.
-_REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
+_REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
 #: Kinds of time with a smaller share of a step than this are not replayed.
 _LEAST_SHARE = 0.05
 #: If a replay misses the measured step by more than this share, it is reported but not used.
@@ -36,7 +39,7 @@ _MOST_EVENTS = 200_000
 
 @dataclass(frozen=True)
 class Saving:
-    """How much shorter a step would be, in ns; ``by`` says how the saving was computed."""
+    """How much shorter a step would be, in ns; ``by`` is a way to compute it, e.g. ``REPLAY``."""
 
     ns: int
     by: str
@@ -85,7 +88,7 @@ def _replayed(
     events = len(breakdown.run.packed(("dur_ns",)))
     if events > _MOST_EVENTS * len(breakdown.windows):
         return
-    changes = [CHANGES[_REPLAYED[kind]] for kind in replayed_kinds]
+    changes = [_REPLAYED[kind] for kind in replayed_kinds]
     for kind, prediction in zip(
         replayed_kinds, what_if(breakdown, profile.rank_device, changes), strict=True
     ):

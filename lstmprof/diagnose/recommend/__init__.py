@@ -138,7 +138,7 @@ class Recommendation:
             text += f", tied with {names}"
         unsure = [r.implementation for r in self.ranking[1:] if r.certainty == UNSURE]
         if unsure:
-            text += f"; not known to be slower: {listed(unsure)}"
+            text += f"; perhaps as fast: {listed(unsure)}"
         slower = next((r for r in self.ranking[1:] if r.certainty == MEASURED), None)
         if slower is not None:
             text += f"; next is {slower.implementation}, {slower.slowdown:.2f}× as long"

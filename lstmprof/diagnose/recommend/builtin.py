@@ -248,7 +248,7 @@ def _compare_steps(
         assert outcome.ratio is not None
         factor = mine.length_ns / other.length_ns
         times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms"
-        ratio = f"{times} per step; a ratio of {in_words(outcome.ratio)}"
+        ratio = f"{times} per step; ratio {in_words(outcome.ratio)}"
         ending += f". {name} takes {factor:.2f}× as long as {op} on this machine ({ratio})"
     sentence = f"{name} {how_it_runs(breakdown, shape)}; {ending}."
     return Against(name, state, sentence, best.run.name, op, factor, "steps", True, diagnosis)
@@ -326,7 +326,7 @@ def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
     form = implementation.form_on(shape.device.partition(":")[0])
     if form == LAYER_OP:
         return "runs each layer as one op"
-    each = "each as one op" if form == CELL_OP else "in a loop of separate ops"
+    each = "each cell as one op" if form == CELL_OP else "in a loop of separate ops"
     return f"runs {count(cells)} cells per batch, {each} ({implementation.summary})"
 
 

@@ -82,7 +82,7 @@ _COMPILED = {
 #: Two tests of an LSTM cell written with operators, with a LayerNorm over its gates (torch 2.13, on
 #: a CPU): eager 3.0 ms and compiled 9.7 ms (32 units, batch 8); 29.5 and 18.2 ms (128, batch 32).
 _ON_TORCH_CPU = (
-    "try torch.compile(cell): in two tests on a CPU, the step took 0.6 and 3 times as long"
+    "try torch.compile(cell): in two tests on a CPU, the step became 0.6× and 3× as long"
 )
 #: Rows of (names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128
 #: time steps, 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
@@ -90,9 +90,9 @@ _KERNELS = (
     (
         re.compile(r"(?i)mlstm|xlstm"),
         True,
-        "compute all time steps at once: mlstm_kernels (its parallel or chunkwise form)",
+        "compute all time steps at once: use the parallel or chunkwise form of mlstm_kernels",
     ),
-    (re.compile(r"(?i)slstm"), False, "run the time steps in one kernel: flashrnn"),
+    (re.compile(r"(?i)slstm"), False, "run all time steps in one kernel: use flashrnn"),
     (
         re.compile(r"(?i)mamba|selective_scan"),
         False,
@@ -101,7 +101,7 @@ _KERNELS = (
     (
         re.compile(r"(?i)min_?(?:gru|lstm)"),
         True,
-        "compute all time steps at once by a parallel scan (accelerated-scan on a GPU)",
+        "compute all time steps at once: use a parallel scan (on a GPU, accelerated-scan)",
     ),
 )
 #: If an op is called at least this often per time step, it counts as called in every time step.
@@ -112,10 +112,11 @@ _EACH = 0.9
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A layer runs cell by cell. lstmprof knows this if it captured such an "
-    "implementation, if an op computes single cells, or if a step runs eight or more LSTM cells. "
-    "On a CPU, only PyTorch's layers count, because the layer ops of other frameworks were not "
-    "faster there. GRUs and RNNs on a CPU count only if dispatch and Python take half of the step",
+    condition="One of these shows that a layer runs one cell at a time: the captured "
+    "implementation, an op that computes a single cell, or eight or more LSTM cells per step. On a "
+    "CPU, only layers of PyTorch count, because the layer ops of other frameworks are not faster "
+    "there. A GRU or a plain RNN on a CPU counts only if dispatch and Python take at least half of "
+    "the step",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
@@ -142,9 +143,9 @@ def layer_in_one_op(f: Finding) -> Match | None:
 @Remedy(
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
-    fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn off",
-    condition="One call of compiled code multiplies a state by the weights of all gates eight or "
-    "more times. The profile must contain shapes. On a CPU, only an LSTM in float32 or bfloat16 "
+    fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn=False",
+    condition="The profile contains shapes, and one call of compiled code multiplies a state by "
+    "the weights of all gates eight or more times. On a CPU, only an LSTM in float32 or bfloat16 "
     "counts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
@@ -167,7 +168,8 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 @Remedy(
     name="loop without the host",
-    cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
+    cause="torch's while_loop or scan waits after each iteration until the host decides whether "
+    "to continue",
     fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
     condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
     "one call of that code",
@@ -189,10 +191,11 @@ def loop_asks_host(f: Finding) -> Match | None:
 @Remedy(
     name="parallel form",
     cause="a recurrent network that can run all time steps at once runs them one by one",
-    fix="install the network's GPU kernels, or use its form that computes all time steps at once",
+    fix="install the network's GPU kernels, or use the network's form that computes all steps at "
+    "once",
     condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
     "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
-    "runs. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
+    "runs. On a GPU, the GPU also waits for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
     "minLSTM count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
@@ -221,8 +224,8 @@ def reference_form(f: Finding) -> Match | None:
     cause="a recurrent layer is called once per time step",
     fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
     condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
-    "one time step. If shapes were not recorded, it must call the op 16 or more times. Calls "
-    "inside Keras layers do not count",
+    "one time step. If the profile has no shapes, the time steps of a call are unknown, and the "
+    "minimum is 16 calls. Models of Keras do not count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     first=True,
@@ -244,8 +247,8 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     fix = f"pass the whole sequence to {layer} in one call, {_UNLESS}"
     if not single:
         fix = (
-            f"call {layer} once: with the whole sequence if each call is a time step, with one "
-            "padded batch if each call is a sequence"
+            f"call {layer} once: pass the whole sequence if each call is for one time step, or "
+            "one padded batch if each call is for one sequence"
         )
     return Match(seen, fix=fix, cause=seen)
 
@@ -311,8 +314,9 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
-    "previous time step. On a CPU, dispatch must also take half of the step or more",
+    condition="The run has a handwritten cell of `lstmprof list`, and each time step runs a matmul "
+    "that does not need the result of the previous time step. On a CPU, dispatch also takes at "
+    "least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -338,8 +342,8 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A handwritten cell runs five or more elementwise ops per time step. On a CPU, the "
-    "run must also be compared with a faster run of torch-compile",
+    condition="A handwritten cell of `lstmprof list` runs five or more elementwise ops per time "
+    "step. On a CPU, the run is also compared with a faster run of torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -373,7 +377,7 @@ def _per_cell(profile: StepProfile, name: str) -> float:
     name="fuse the cell",
     cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
     fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
-    condition="The layer runs as a loop of cells. Each time step also does one of these: it runs a "
+    condition="The layer runs as a loop of cells. In each time step, the cell also runs a "
     "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
     "(peepholes)",
     kinds=(*HOST, *WORK),

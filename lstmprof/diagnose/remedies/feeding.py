@@ -31,8 +31,8 @@ _HAND_OVER_NS = 1_000_000
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
     condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
-    "process needs about 1 ms to pass a batch on). Or it has worker processes, but the step still "
-    "waits for it; the fix is then another number of workers",
+    "process needs about 1 ms to pass a batch on). Or the DataLoader has worker processes, but the "
+    "step still waits for a batch; the fix is then another number of workers",
     kinds=(INPUT,),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),

@@ -177,11 +177,11 @@ def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
 @Remedy(
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
-    fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
+    fix=f"pad sequences at the end (padding='post'), as cuDNN requires; {_SIMILAR}",
     condition="The loop of a recurrent layer selects values by a mask eight or more times per step "
     "(in PyTorch, only if recorded Python frames show Keras layers). Or `lstmprof run` saw padded "
-    "sequences enter a Keras model that masks its input and runs cell by cell. In both cases, no "
-    "op runs a whole layer",
+    "sequences enter a Keras model that masks its input and runs one cell at a time. In both "
+    "cases, no single op runs a whole layer",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     sources=(
@@ -210,7 +210,7 @@ def masked(f: Finding) -> Match | None:
     name="Keras off its standard loop",
     cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
     fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm, and no "
+    condition="A GPU runs a Keras layer as a loop (in Keras 2, the function standard_lstm), and no "
     "cuDNN layer op. The profile shows no reason for this, such as a mask or an option that cuDNN "
     "does not support",
     kinds=(*HOST, *WORK),
@@ -232,7 +232,8 @@ def standard_loop(f: Finding) -> Match | None:
     if unmet_by_keras(profile) or is_masked(profile):
         return None
     return Match(
-        "no option of the layer explains this; a stateful layer or a loop around the layer may"
+        "no option of the layer explains this; a possible reason is stateful=True, or a loop "
+        "around the layer"
     )
 
 
@@ -240,9 +241,10 @@ def standard_loop(f: Finding) -> Match | None:
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
     fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras, which lstmprof recognises by its Python "
-    "frames (PyTorch) or by its name scope (JAX on a GPU). No op runs the whole layer, although "
-    "no mask and no option prevents it",
+    condition="The step runs a recurrent layer of Keras. lstmprof recognises such a layer by its "
+    "Python frames (PyTorch) or by its name scope (JAX on a GPU). No single op runs the whole "
+    "layer. On a GPU, the profile shows no reason for this: no mask and, in JAX, no option of the "
+    "layer that cuDNN does not support",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     sources=(
@@ -260,7 +262,7 @@ def own_loop(f: Finding) -> Match | None:
     on_torch = profile.framework in TORCH
     if on_torch and profile.runs_on == "cpu":
         return Match(
-            f"{_version(profile)} has no one-op layer on a CPU",
+            f"{_version(profile)} has no op for a whole layer on a CPU",
             fix="use torch.nn.LSTM, not Keras's layer: one call runs all time steps of a layer",
         )
     if is_masked(profile) or profile.runs_on != "cuda":
@@ -269,12 +271,12 @@ def own_loop(f: Finding) -> Match | None:
         return None
     if on_torch:
         return Match(
-            f"{_version(profile)} did not use cuDNN: Keras before 3.10 cannot use it, and some "
-            "later versions fail to",
+            f"{_version(profile)} did not use cuDNN: Keras before 3.10 cannot use cuDNN, and some "
+            "later versions silently fail to use it",
             fix="upgrade Keras, or use torch.nn.LSTM",
         )
     return Match(
-        f"{_version(profile)} did not use cuDNN: Keras before 3.14 cannot use it",
+        f"{_version(profile)} did not use cuDNN: Keras before 3.14 cannot use cuDNN",
         fix="upgrade Keras to 3.14 or later, or call jax.experimental.rnn.lstm",
     )
 

@@ -154,9 +154,9 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer has a fused form that the step does not use. It takes at least half "
-    "of a kind of time, such as elementwise; or the GPU waits for launches, and the optimizer "
-    "launches ten or more kernels per step",
+    condition="The optimizer has a fused form that the step does not use. Either the optimizer "
+    "takes at least half of a kind of time, such as elementwise. Or the GPU waits for launches, "
+    "and the optimizer launches ten or more kernels per step",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     several_kinds=True,
@@ -204,10 +204,10 @@ def _can_fuse(profile: StepProfile) -> bool:
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"compile the function with XLA: {_XLA}",
-    condition="On a GPU, in a run of `lstmprof capture`: XLA can compile the implementation, but "
-    "the run did not use XLA. On a GPU, in any other profile: XLA can compile all ops, the step "
-    "compiles and traces nothing, and the GPU waits for launches. On a CPU: a Keras layer runs "
-    "its own loop over time steps",
+    condition="The run does not use XLA, and no step traces or compiles a function. In addition, "
+    "one of three cases holds. (1) A GPU runs an implementation of `lstmprof list` that XLA can "
+    "compile. (2) A GPU waits for the launches of another program, and XLA can compile all ops of "
+    "the step. (3) A CPU runs a Keras layer as a loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
     sources=("https://openxla.org/xla/tf2xla",),
@@ -237,7 +237,7 @@ def xla(f: Finding) -> Match | None:
 
 @Remedy(
     name="larger batch",
-    cause="each kernel ends before the host launches the next one",
+    cause="each kernel ends before the host launches the next kernel",
     fix="use a larger batch: each launch then does more work at the same cost",
     condition="The GPU waits for launches, and the step replays no CUDA graph",
     kinds=HOST,
@@ -252,12 +252,12 @@ def larger_batch(f: Finding) -> Match | None:
 
 @Remedy(
     name="fill the GPU",
-    cause="kernels are too small: they leave half of the GPU's multiprocessors idle",
+    cause="kernels are too small: they leave at least half of the GPU's multiprocessors idle",
     fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
-    condition="In a run that is not compared with another run, small kernels take at least half of "
+    condition="The run is not compared with another run, and small kernels take at least half of "
     "the matmul time or of the elementwise time. A kernel is small if it has at most half as many "
-    "thread blocks as the GPU has multiprocessors (the profile must contain both numbers). "
-    "Persistent kernels and kernels of the optimizer do not count",
+    "thread blocks as the GPU has multiprocessors (the profile contains both numbers). Persistent "
+    "kernels and kernels of the optimizer do not count",
     kinds=WORK,
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",

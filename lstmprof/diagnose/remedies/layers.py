@@ -160,11 +160,11 @@ def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
 
 @Remedy(
     name="persistent kernels",
-    cause="cuDNN runs its standard kernels instead of the faster persistent ones",
-    fix=f"{_MEET}: they need certain batch sizes, hidden units and element types",
+    cause="cuDNN runs its standard kernels instead of the faster persistent kernels",
+    fix=f"{_MEET}, which need certain batch sizes, hidden sizes and element types",
     condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
-    "the backward pass. If the profile has no such names, the layer must not meet one of "
-    "PyTorch's conditions for persistent kernels, which concern its element type, sizes, layers, "
+    "the backward pass. If the profile has no such names, the layer violates one of PyTorch's "
+    "conditions for persistent kernels. These conditions concern the element type, sizes, layers, "
     "directions, packing, projection and device",
     kinds=(GEMM, MEMORY, LAUNCH),
     frameworks=TORCH,
@@ -210,10 +210,9 @@ def _needs(runs: list[Run], hidden: int) -> str:
 @Remedy(
     name="cells instead of MIOpen",
     cause="MIOpen runs the layer one time step at a time",
-    fix="try PyTorch's own cells (torch.backends.cudnn.enabled = False), or replay the step as a "
-    "graph",
-    condition="The op miopen_rnn runs on a GPU. It launches at least one kernel per time step, if "
-    "the profile shows which kernels it launches",
+    fix="turn MIOpen off (torch.backends.cudnn.enabled = False), or replay the step as a HIP graph",
+    condition="The op miopen_rnn runs on a GPU. If the profile shows which kernels this op "
+    "launches, they are at least one per time step",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -238,9 +237,10 @@ def layer_on_miopen(f: Finding) -> Match | None:
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, without those that "
-    "make the input contiguous. If flatten_parameters() ran but copied nothing (no op "
-    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type; the fix then says so",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies; copies that make "
+    "the input contiguous do not count. If flatten_parameters() ran but copied nothing (no op "
+    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type. The fix is then to "
+    "give each layer its own weights of one element type",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -259,7 +259,8 @@ def weights_apart(f: Finding) -> Match | None:
     if copies[0].within == _MIOPEN:
         fix = "make fewer, longer calls of the layer: on MIOpen, each call copies the weights"
     elif f.slow.seen.flattens:
-        fix = "give each layer its own weights of one type: flatten_parameters() skips others"
+        fix = "give each layer its own weights of one element type: flatten_parameters() skips a "
+        fix += "layer with shared weights or several types"
     seen = f"{copies[0].within} copies its weights {often_in_all(f.slow, copies)}"
     return Match(seen, total(copies), fix)
 
@@ -288,7 +289,7 @@ def weights_cast(f: Finding) -> Match | None:
     name="bfloat16 on cuDNN",
     cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
     "op",
-    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
+    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 or later (NVIDIA GPUs)",
     condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
     "or MIOpen op inside the layer",
     kinds=(*HOST, *WORK, COPY),

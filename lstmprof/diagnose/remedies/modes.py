@@ -50,18 +50,18 @@ def anomaly_mode(f: Finding) -> Match | None:
         return None
     times = often(f.slow, checks / f.slow.steps)
     # The saving is unknown, because part of the work of anomaly mode has no events.
-    return Match(f"autograd checks for NaN {times} ({_CHECK})")
+    return Match(f"autograd checks gradients for NaN {times} ({_CHECK})")
 
 
 @Remedy(
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="A CPU runs the step, and one of three things is true. Matmuls of one shape take at "
-    "least eight times as long in one part of every step as in another part (medians; lstmprof "
-    "divides these matmuls into ten groups, in the order in which they run). Or the backward op "
-    "of a layer takes at least eight times as long as its forward op, which takes 10 ms or more. "
-    "Or two runs are compared, and only the faster run flushed denormals",
+    condition="A CPU runs the step, and one of three cases holds. (1) Matmuls of one shape take at "
+    "least eight times as long in one part of every step as in another part. The parts are ten "
+    "groups of these matmuls in the order in which they run, and medians are compared. (2) The "
+    "backward op of a layer takes at least eight times as long as its forward op, which takes 10 "
+    "ms or more. (3) Two runs are compared, and only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
     sources=(
@@ -93,8 +93,9 @@ def denormals(f: Finding) -> Match | None:
     cause="there are more threads than CPUs, or threads wait for each other",
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
-    condition="A CPU runs the step, and run.json lists more threads than CPUs. For two compared "
-    "runs: the same calls take longer in the slower run, although it keeps more CPUs busy",
+    condition="A CPU runs the step, and run.json lists more threads than CPUs. Or two runs are "
+    "compared: the same calls take longer in the slower run, although this run keeps more CPUs "
+    "busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     sources=(
         "https://github.com/tensorflow/tensorflow/issues/33138",
@@ -113,7 +114,7 @@ def crowded(f: Finding) -> Match | None:
 
 @Remedy(
     name="settings of the faster run",
-    cause="the same calls take longer with other settings than those of the faster run",
+    cause="the same calls take longer than in the faster run, which has other settings",
     fix="use the settings of the faster run",
     condition="The two runs differ in a setting, and the same calls take longer in the slower run",
     kinds=(causes.SLOWER,),
@@ -249,7 +250,7 @@ def scripted_backward(f: Finding) -> Match | None:
 
 @Remedy(
     name="leave memory unfilled",
-    cause="PyTorch's deterministic mode fills each new tensor before the tensor is written",
+    cause="PyTorch's deterministic mode fills each new tensor before an op writes it",
     fix="turn filling off: torch.utils.deterministic.fill_uninitialized_memory = False",
     condition="Ops that allocate a tensor without a value (aten::empty) call aten::fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),

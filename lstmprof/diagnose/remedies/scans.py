@@ -43,9 +43,9 @@ _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of its "
-    "ops contain LSTM, or it computes tanh and the names contain no other type of cell. The "
-    "profile shows no cuDNN layer op and no Keras layer",
+    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
+    "loop's ops contain LSTM, or the loop computes tanh and no name contains GRU. The profile "
+    "shows no cuDNN layer op and no Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     sources=(
@@ -83,7 +83,7 @@ def scanned(profile: StepProfile) -> str | None:
         return "the LSTM"
     recurrent = any(_JAX_TANH.search(path) for path in paths)
     named_otherwise = any(_GRU.search(path) for path in paths)
-    return "what is likely an LSTM" if recurrent and not named_otherwise else None
+    return "a layer that is probably an LSTM" if recurrent and not named_otherwise else None
 
 
 @Remedy(
@@ -142,7 +142,7 @@ def gates_apart(f: Finding) -> Match | None:
     if not steps or forward <= steps:
         return None
     return Match(
-        f"{count(steps)} time steps run {count(forward)} matmuls, but need only one per time step"
+        f"{count(steps)} time steps run {count(forward)} matmuls, but one per time step is enough"
     )
 
 

@@ -38,16 +38,16 @@ _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
 #: The ``library`` of a row of the layer table if the layer's op called no library such as oneDNN.
 _NO_LIBRARY = "ATen"
 _RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
-_PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all of them"
+_PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all"
 
 
 @Remedy(
     name="unbind before the loop",
-    cause="for each x[t] in the loop, the backward pass writes a gradient as large as the sequence",
+    cause="for each x[t] in the loop, the backward pass writes a gradient as large as the whole x",
     fix="iterate over x.unbind(0) instead of indexing x[t]",
     condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
-    "network. If the number of time steps is unknown, a training step must run the op eight or "
-    "more times on tensors of one shape (16 or more times, if shapes were not recorded)",
+    "network. If the number of time steps is unknown, a training step runs the op eight or more "
+    "times on tensors of one shape (16 or more times if the profile has no shapes)",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     several_kinds=True,
@@ -97,8 +97,7 @@ def one_by_one(f: Finding) -> Match | None:
 @Remedy(
     name="slice at once",
     cause="slices are read or written one by one; each slice's gradient is as large as the tensor",
-    fix="read slices by one split or unbind, write them by one stack or cat, or use one mask or "
-    "index",
+    fix="use one op for all slices: split or unbind to read, stack or cat to write, or a mask",
     condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that do "
     "not belong to PyTorch's own layers",
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),
@@ -191,7 +190,7 @@ def in_bfloat16(finding: Finding) -> Match | None:
 
 @Remedy(
     name="LSTM on a CPU",
-    cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
+    cause="PyTorch has no CPU op for a whole nn.GRU or nn.RNN: it runs each time step op by op",
     fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
     condition="A CPU runs a GRU or a plain RNN of PyTorch, and the profile shows no library op "
     "inside the layer. Dispatch and Python take half of the step or more",

@@ -7,6 +7,7 @@ profiles (``seen.calls``).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from lstmprof.diagnose.findings import Finding, causes
@@ -37,6 +38,9 @@ from lstmprof.runs.fields import Recompiled
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
+#: Share of the longest compile time of a function that another function must take to explain why
+#: code is compiled again. Chosen by hand.
+_EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
     "torch": "keep shapes constant, or use torch.compile(dynamic=True); with "
@@ -86,11 +90,11 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or an "
-    "unusually long call: the first launch of a kernel, a call of a CUDA or HIP function before "
-    "the first kernel, or, in a profile without step markers, the first call of an op. Unusually "
-    "long means at least 1 ms, and ten times the median of the later calls of the function (for "
-    "ops on a CPU, a hundred times)",
+    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or one of "
+    "these calls takes unusually long: the first launch of a kernel, a call of a CUDA or HIP "
+    "function before the first kernel, or the first call of an op (only if the profile has no step "
+    "markers). A call takes unusually long if it takes at least 1 ms, and at least ten times as "
+    "long as the median of the later calls of the same function (an op on a CPU: a hundred times)",
     kinds=(START,),
     first=True,
     sources=tuple(_ON_LOADING.values()),
@@ -127,8 +131,8 @@ def _first_call(call: Fact) -> str:
     cause="functions are traced or compiled inside the profiled steps",
     fix="keep shapes and types constant, and create compiled functions once, before the training "
     "loop",
-    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
-    "code into a graph",
+    condition="The profiled steps contain events of a compiler or of tracing (tracing turns Python "
+    "code into a graph)",
     kinds=(COMPILE,),
     first=True,
     sources=(
@@ -144,7 +148,7 @@ def retraces(f: Finding) -> Match | None:
     if not facts or compiled_alone(f.slow) is not None:
         return None
     own_ns = f.slow_ns - _captured_ns(f)
-    name = _function(next((fact.within for fact in facts if fact.within), None))
+    name = _function(_longest_compiled(f.slow))
     names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
     target = f" for {cropped(name)}" if name is not None and names else ""
     seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, own_ns)}"
@@ -168,6 +172,24 @@ def retraces(f: Finding) -> Match | None:
     return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix)
 
 
+def _longest_compiled(profile: StepProfile) -> str | None:
+    """Return the op around the compilations that take the most time, or None if there is no op.
+
+    A new shape often lets JAX compile its own functions again, too, such as ``jax.random.normal``.
+    Therefore prefer a function of which lstmprof knows what changed, if it takes ``_EXPLAINS`` of
+    the longest time.
+    """
+    spent_ns: Counter[str] = Counter()
+    for fact in profile.seen.compiled:
+        if fact.within:
+            spent_ns[fact.within] += fact.ns
+    ops = spent_ns.most_common()
+    known = [(op, ns) for op, ns in ops if _change(profile, _function(op)) is not None]
+    if known and known[0][1] >= _EXPLAINS * ops[0][1]:
+        return known[0][0]
+    return ops[0][0] if ops else None
+
+
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
     """Return what changed before ``function`` was compiled again, or None if unknown.
 
@@ -184,7 +206,7 @@ def _in_words(change: Recompiled) -> str:
     """Return a clause on what changed, such as ``epoch changed from 3 to 4``."""
     argument = cropped(change.argument or "")
     if change.changed == "function":
-        return "the script creates it anew"
+        return "the script creates the function anew"
     if change.changed == "structure":
         return f"the number of arrays in {argument} changed"
     before, after = (cropped(text or "") for text in (change.before, change.after))
@@ -211,10 +233,11 @@ def _keep(f: Finding, change: Recompiled) -> str:
 
 @Remedy(
     name="keep it compiled",
-    cause="torch.compile compiled a function too often, gave up, and PyTorch runs it eagerly",
-    fix="keep constant what the compiled function depends on",
+    cause="torch.compile compiled a function too often and gave up, so PyTorch runs the function "
+    "eagerly",
+    fix="keep the shapes, types and values constant on which the compiled function depends",
     condition="PyTorch reported that torch.compile reached its limit of compilations of one "
-    "function (torch._dynamo.config.recompile_limit). The profiled steps look for compiled code, "
+    "function (torch._dynamo.config.recompile_limit). The profiled steps look up compiled code, "
     "but run none",
     kinds=(*HOST, causes.MEMORY),
     frameworks=TORCH,
@@ -330,10 +353,9 @@ _CALLING = re.compile(
     cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
     condition="A step makes ten or more calls of small compiled programs. A program is small if it "
-    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU must "
-    "wait for launches. On a CPU, the calls of these programs must take at least half of the "
-    "dispatch time. If the time is compilation, it must happen in several steps, and mostly for "
-    "single JAX operators",
+    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU also "
+    "waits for launches. On a CPU, the calls of these programs also take at least half of the "
+    "dispatch time. Or JAX compiles in several steps, and mostly single JAX operators",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
     several_kinds=True,
@@ -366,7 +388,7 @@ def jitted_whole(f: Finding) -> Match | None:
     return Match(
         seen,
         saves,
-        fix=f"move these calls into {whole}, which is compiled already; prepare batches with NumPy",
+        fix=f"move these calls into {whole}, which is already compiled; prepare batches with NumPy",
         cause=f"the step calls many small JAX programs outside {whole}",
     )
 
@@ -379,7 +401,8 @@ def _compiled_alone(f: Finding) -> Match | None:
     return Match(
         f"compiling takes {in_ms(f.slow, f.slow_ns)}",
         f.slow_ns,
-        cause=f"JAX compiles {name} {compiled_when(f.slow)}: it is called outside jax.jit",
+        cause=f"JAX compiles {name} {compiled_when(f.slow)}, because the script calls {name} "
+        "outside jax.jit",
     )
 
 
@@ -401,7 +424,7 @@ def compiled_alone(profile: StepProfile) -> str | None:
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
-    match = PROGRAM.fullmatch(facts[0].within or "")
+    match = PROGRAM.fullmatch(_longest_compiled(profile) or "")
     return match["name"] if match and _OWN.fullmatch(match["name"]) else None
 
 
@@ -452,9 +475,9 @@ def _called(name: str) -> str:
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and at least ten operators for each call "
-    "of a tf.function. The calls of the operators take at least half of the dispatch time. No step "
-    "traces or compiles",
+    condition="A step runs ten or more eager operators, and at least ten of them for each call of "
+    "a tf.function. The calls of these operators take at least half of the dispatch time. No step "
+    "traces or compiles a function",
     kinds=HOST,
     frameworks=TENSORFLOW,
     several_kinds=True,

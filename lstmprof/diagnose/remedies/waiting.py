@@ -82,11 +82,11 @@ def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
 @Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each value",
-    fix="avoid .item(): keep the value, such as the loss, as a tensor, and read it once in many "
-    "steps",
-    condition="The host reads values of tensors in the step (aten::item). If the tensors are on a "
-    "GPU, the reads must block the host. For kinds of time other than sync, the host must then "
-    "read two or more values per step, which take a fifth of the step or more",
+    fix="avoid .item(): keep the value (such as the loss) as a tensor; read the tensor once in "
+    "many steps",
+    condition="The host reads values of tensors in the step (aten::item). On a GPU, the reads also "
+    "block the host; and for kinds of time other than sync, the host reads two or more values per "
+    "step, and the reads take at least a fifth of the step",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
     several_kinds=True,
@@ -160,8 +160,8 @@ def pageable_copies(f: Finding) -> Match | None:
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
     fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="The copy time is the time in which copies run, but no kernel. Copies between host "
-    "and GPU take at least half of it. Copies from or to pageable memory do not count",
+    condition="Copies between host and GPU take at least half of the copy time (the time in which "
+    "copies run, but no kernel). Copies from or to pageable memory do not count",
     kinds=(COPY,),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
@@ -251,8 +251,8 @@ def run_dry(f: Finding) -> Match | None:
         return None
     number = number_of(times, "call", "calls")
     within = f", mostly in {cropped(calls[0].within)}" if calls[0].within else ""
-    seen = f"the idle GPU begins launched work late during {number}{f.slow.per_step} of "
-    seen += f"{cropped(calls[0].name)}{within}"
+    seen = f"during {number}{f.slow.per_step} of {cropped(calls[0].name)}{within}, the GPU is idle "
+    seen += "and begins launched work late"
     return Match(seen, total(calls))
 
 
@@ -274,7 +274,7 @@ def allocations(f: Finding) -> Match | None:
     if not calls:
         return None
     names = listed(sorted({h.name for h in calls})[:2])
-    when = "after the first step" if f.slow.marked else "in the later half of the profile"
+    when = "after the first step" if f.slow.marked else "in the second half of the profile"
     number = sum(call.count for call in calls)
     fix = ""
     if f.slow.framework == "torch":
@@ -288,7 +288,7 @@ def allocations(f: Finding) -> Match | None:
 @Remedy(
     name="overlap communication",
     cause="ranks communicate while their devices compute nothing",
-    fix="start communication earlier, on a stream of its own, so that it overlaps with computation",
+    fix="start communication earlier, on another stream, so that it overlaps with computation",
     condition="Collectives run while the device computes nothing, although the step also computes "
     "at other times",
     kinds=(COLLECTIVE,),
@@ -328,7 +328,7 @@ def _waits_for_ranks(profile: StepProfile) -> int:
     cause="ranks wait in collectives for one late rank",
     fix="make the late rank faster, or give all ranks the same amount of work",
     condition="In most steps, the same rank is the last to arrive in the collectives of all ranks, "
-    "and the other ranks wait for it",
+    "and the other ranks wait for this rank",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -345,7 +345,7 @@ def late_rank(f: Finding) -> Match | None:
         and longest is not None
     ):
         name, other = lane_words(*profile.rank_device), lane_words(*longest.rank_device)
-        waits = f"{other} waits {in_ms(profile, longest.ns)} for it, longer than the other ranks"
+        waits = f"{other} waits {in_ms(profile, longest.ns)} for {name}, more than other ranks"
         does = f"; {name} {straggler.excess.words}" if straggler.excess else ""
         if straggler.meanwhile:
             does = f"; meanwhile {name} {straggler.meanwhile.words}"
@@ -366,7 +366,7 @@ def late_rank(f: Finding) -> Match | None:
     cause="ranks wait in collectives for a late rank, and not always for the same rank",
     fix="give all ranks the same amount of work in each step: group samples by length",
     condition="In at least three quarters of the steps, one rank arrives late in the collectives "
-    "of all ranks, but not always the same rank",
+    "of all ranks, but this rank is not the same in all steps",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -411,8 +411,8 @@ def computed_on_cpu(f: Finding) -> Match | None:
     cause="the GPU waits for Python code that the profile does not show",
     fix="record Python frames to see this code: torch.profiler (with_stack=True) or lstmprof run",
     condition="For at least a fifth of the step, the GPU waits while the host runs Python, or "
-    "while nothing was recorded on the host. The profile has no Python functions. The usual gaps "
-    "before kernels explain less than half of this wait",
+    "while nothing was recorded on the host. The profile has no Python frames. The wait is not a "
+    "series of similar gaps before kernels, for which slow launches would be the cause",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
@@ -435,8 +435,8 @@ def hidden_python(f: Finding) -> Match | None:
     cause="one range or Python function takes most of the time in which no op runs",
     fix="profile this function with a sampling profiler: py-spy record --native",
     condition="One range or Python function takes more than half of the Python time (or of the "
-    "time of ranges without ops). It is not a step, a phase or a wait, and does not belong to a "
-    "framework",
+    "time in ranges without ops). This range or function is not a step, a phase or a wait, and "
+    "does not belong to a framework",
     kinds=(PYTHON, causes.RANGE),
     sources=("https://github.com/benfred/py-spy",),
 )

@@ -87,8 +87,8 @@ def repeated(f: Finding) -> Match | None:
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
     fix="cast weights and inputs once, before the loop over time steps",
-    condition="In a run of `lstmprof capture`: autocast casts at least once per time step. In "
-    "other profiles: layers run cell by cell, and a step has eight or more casts to half precision",
+    condition="Autocast casts at least once per time step in a run of `lstmprof capture`. In other "
+    "profiles, layers run one cell at a time, and a step has eight or more casts to half precision",
     kinds=(CAST,),
     frameworks=TORCH,
     sources=(
@@ -126,7 +126,7 @@ def _casts_to_half(f: Finding) -> Match | None:
     cause="an op casts tensors from one element type to another",
     fix="avoid casts: create each tensor in the dtype that the next op uses",
     condition="The names of ops or kernels show casts, and the profile shows which op makes most "
-    "of them",
+    "of these casts",
     kinds=(CAST,),
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -170,7 +170,7 @@ def channels_last(f: Finding) -> Match | None:
     name="TF32",
     cause="float32 matmuls do not use the tensor cores",
     fix="allow TF32, a less precise format: torch.set_float32_matmul_precision('high')",
-    condition="float32 matmuls run without tensor cores on a GPU that supports TF32 (compute "
+    condition="Matmuls in float32 run without tensor cores on a GPU that supports TF32 (compute "
     "capability 8.0 or later)",
     kinds=(GEMM,),
     frameworks=TORCH,
@@ -198,7 +198,8 @@ def tf32(f: Finding) -> Match | None:
 @Remedy(
     name="cuDNN's CTC",
     cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
-    fix="cuDNN needs concatenated int32 targets on the CPU, full-length inputs and blank 0",
+    fix="meet cuDNN's conditions: concatenated int32 targets on the CPU, inputs of full length, "
+    "and blank=0",
     condition="A kernel of PyTorch's own CTC loss (ctc_loss_log_alpha) runs",
     kinds=(causes.CTC,),
     frameworks=TORCH,
@@ -274,8 +275,8 @@ def odd_sizes(f: Finding) -> Match | None:
 
 @Remedy(
     name="sparse gradient",
-    cause="the gradient and the optimizer process all rows of an embedding table, but a step uses "
-    "few",
+    cause="the gradient and the optimizer process all rows of an embedding table, although a step "
+    "uses few rows",
     fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
     condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
     "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "

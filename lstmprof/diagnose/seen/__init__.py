@@ -1,4 +1,4 @@
-"""Facts in a profile, besides times, that decide which fixes are advised.
+"""Facts in a profile, besides times, that decide which fixes lstmprof advises.
 
 ::
 
@@ -33,9 +33,9 @@ __all__ = ["RUNTIMES", "DenseTable", "Fact", "Gaps", "Product", "Seen", "Slow", 
 class Seen:
     """The facts of one lane; a field is empty if the profile does not show the fact.
 
-    For each field, ``FACTS`` has a function of the same name that computes and describes the field;
-    ``framework`` (from run.json, else guessed from the names of events) and ``small`` (kernels with
-    fewer thread blocks than the GPU has multiprocessors) are set in ``seen_in``.
+    For each field, ``FACTS`` has a function of the same name that computes and describes the field.
+    Only ``seen_in`` sets two fields: ``framework`` (from run.json, else guessed from the names of
+    events), and ``small`` (kernels with fewer thread blocks than the GPU has multiprocessors).
     """
 
     framework: str | None = None

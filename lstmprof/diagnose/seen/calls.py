@@ -33,8 +33,9 @@ EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
 FUNCTION = re.compile(r"EagerLocalExecute: __")
 #: ``op_name`` of the call of a tf.function that was traced for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: The program creates a function again and again if at least this many functions of the same name
-#: are traced for the first time. Some programs define two functions of one name.
+#: A program creates a function again and again if at least this many functions of the same name are
+#: traced for the first time. Two are not enough, because some programs define two functions of one
+#: name.
 _NEW = 3
 #: Operators that fetch the input of a step; they cannot be moved into a tf.function.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
@@ -119,7 +120,7 @@ def _compiling(lane: Lane) -> Flags:
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """Return the rows of the ``chosen`` events (a mask) that no event of ``around`` encloses."""
+    """Return the rows of the events ``chosen`` that no event of ``around`` encloses (two masks)."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)

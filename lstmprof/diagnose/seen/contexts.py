@@ -212,7 +212,7 @@ _REDUCED_NS = 20_000
 #: (median, ns). A single gap above ``_PAUSE_NS`` ends the loop, because the operating system
 #: usually takes the CPU away for a shorter time.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
-#: Least number of consecutive reads of a loop.
+#: Reads of values form a loop if at least this many reads are consecutive.
 _LEAST_READ = 8
 
 

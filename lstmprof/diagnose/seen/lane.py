@@ -35,6 +35,14 @@ class Fact:
     median_ns: int | None = None
 
 
+def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
+    """Return a mask of the events of a rank that are in its steps, or of all if none is marked."""
+    inside = np.zeros(len(events), dtype=np.bool_)
+    inside[events.rows_of_rank(windows[0].rank)] = True
+    steps = [window.step for window in windows if window.step is not None]
+    return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
+
+
 class Lane:
     """The events of a lane's rank in its step windows, and the lane's time in each event.
 
@@ -53,23 +61,18 @@ class Lane:
     ) -> None:
         self.events, self.device, self.intervals = events, device, intervals
         self.steps, self.marked = len(windows), windows[0].step is not None
+        own = events.rows_of_rank(windows[0].rank)
         self.rank = np.zeros(len(events), dtype=np.bool_)
-        self.rank[events.rows_of_rank(windows[0].rank)] = True
+        self.rank[own] = True
         #: The number of each event's process if the rank's processes ran one after the other, else
         #: 0. Each process has its own first calls.
         self.turn = np.zeros(len(events), dtype=np.int64)
-        for number, rows in enumerate(
-            successive_processes(events, events.rows_of_rank(windows[0].rank))
-        ):
+        for number, rows in enumerate(successive_processes(events, own)):
             self.turn[rows] = number
         self.step = events.ints("step", NONE)
-        here = self.rank
-        if self.marked:
-            here = here & np.isin(self.step, [NONE if w.step is None else w.step for w in windows])
         devices = events.ints("device", UNKNOWN)
-        self.here = here & (
-            (devices == UNKNOWN) | (devices == (UNKNOWN if device is None else device))
-        )
+        own_device = devices == (UNKNOWN if device is None else device)
+        self.here = in_steps(events, windows) & ((devices == UNKNOWN) | own_device)
         states = np.array([state for state, _ in intervals.labels], dtype=object)
         busy = states[intervals.label] == "busy"
         self.spent_ns = self._sum_ns(np.ones(len(intervals.row), dtype=np.bool_))
@@ -144,9 +147,9 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return for each event the nearest of ``roots`` (a mask) that is, encloses or issued it.
+        """Return for each event its nearest root: itself, or an event that encloses or issued it.
 
-        The value is ``NONE`` for an event without such a root.
+        ``roots`` is a mask of events. The value is ``NONE`` for an event without a root.
         """
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():

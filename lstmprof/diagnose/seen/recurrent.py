@@ -37,15 +37,17 @@ _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 _WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
 #: Library ops that read all weights from one piece of memory, and the op that copies them there.
 _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")
-#: Ops that read sequences in one layout.
+#: Ops of recurrent layers and of their gradients. Such an op needs its sequences in one memory
+#: layout.
 _READS_SEQUENCES = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
 )
-#: Ops that ask for another layout.
+#: Ops that may copy a tensor into another memory layout.
 _RELAYS = ("aten::contiguous", "aten::reshape")
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
 _MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
-#: Least number of equal calls per step that form a loop, for example over the sequences of a batch.
+#: Equal calls form a loop, for example over the sequences of a batch, if a step makes at least this
+#: many of them.
 _LOOPED = 8
 
 
@@ -62,7 +64,7 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells of the compiled call with most matmuls of the state, if it has 8 or more.
+    """Return the cells of the compiled call with most matmuls of the state; None if under 8.
 
     The MLP of a transformer has matmuls of the same shape (the output is four times as wide as the
     input), but narrower matmuls follow each of them. Between the time steps of a cell, every matmul

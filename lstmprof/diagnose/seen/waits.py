@@ -76,7 +76,8 @@ def gaps(lane: Lane) -> Gaps | None:
 def blocking_launches(lane: Lane) -> float:
     """Return the launches per step if nearly all return only after their kernel ended, else 0.
 
-    A launch does not count as blocking if its kernel begins before it, because the clock is wrong.
+    A launch does not count as blocking if its kernel begins before the launch, because then the
+    clocks of host and device differ.
     """
     events = lane.events
     kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
@@ -123,7 +124,8 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 def stops_profiler(lane: Lane) -> Flags:
     """Return a mask of the synchronisation with which PyTorch's profiler stops, if any.
 
-    It is the rank's last call, after every op, and in no function of the user that synchronises.
+    It is the last runtime call of the rank. It begins after the end of every op and other call. It
+    is not inside a function with which the user synchronises.
     """
     events = lane.events
     calls = lane.rank & events.is_kind("runtime")
@@ -157,7 +159,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls in which an idle device began launched work late."""
+    """Return the blocking calls during which launched work did not start on an idle device."""
     of = lane.intervals.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
     idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
@@ -176,10 +178,15 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
     """Return for each ``launch`` the call just before it that enqueued a wait, or ``NONE``.
 
-    No other launch on the same thread is between this call and the launch.
+    No other launch on the same thread is between this call and the launch. A wait for an event does
+    not count if no call records an event before it: the work that it waits for was launched before
+    the profile began.
     """
     events = lane.events
-    waits = events.where_name(_EVENT_WAIT.search) | events.where_name(_HOST_FUNCTION.search)
+    records = lane.rank & events.where_name(lambda name: "EventRecord" in name)
+    first_ns = events.start_ns[records].min(initial=np.iinfo(np.int64).max)
+    waits = events.where_name(_EVENT_WAIT.search) & (events.start_ns > first_ns)
+    waits |= events.where_name(_HOST_FUNCTION.search)
     enqueues = np.zeros(len(events), dtype=np.bool_)
     launches = events.rows_named("launch_id")
     enqueues[launches[launches != NONE]] = True
@@ -194,7 +201,10 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return the wait that ended on each activity's stream while it was queued, or ``NONE``."""
+    """Return for each activity the wait of its stream that ended while the activity was queued.
+
+    The value is ``NONE`` if there is no such wait.
+    """
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)

@@ -77,7 +77,7 @@ def filled(lane: Lane) -> tuple[Fact, ...]:
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
     """Return the first matmul or layer whose shapes differ from step to step, and these shapes.
 
-    All steps call it equally often. Return None if there is no such op.
+    All steps call this op equally often. Return None if there is no such op.
     """
     if not lane.marked:
         return None
@@ -100,7 +100,7 @@ def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
 def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
     """Return the embedding tables with dense gradients, the slowest first.
 
-    A table that a matmul reads, too, is left out, because its gradient is dense in any case.
+    A table that a matmul reads, too, is left out, because its gradient is always dense.
     """
     events, ops = lane.events, lane.here & lane.events.is_kind("op")
     if not (ops & events.is_one_of("name", _TABLE_GRADIENT)).any():
@@ -199,7 +199,7 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
 
 
 def _half(dtypes: str) -> str | None:
-    """Return the first element type of an op that has 16 bits, or None."""
+    """Return the first 16-bit element type among an op's inputs, or None."""
     names = (dtype_named(str(name)) for name in recorded_inputs(dtypes))
     return next((name for name in names if name in ("float16", "bfloat16")), None)
 
@@ -209,8 +209,9 @@ def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
-#: Sizes by op: PyTorch's matmuls with the inputs of native_functions.yaml, and cuDNN's layer, whose
-#: input is (time, batch, inputs) and whose fifth argument is the state.
+#: Name of an op → function that reads the op's sizes from the shapes of its inputs. The inputs of
+#: PyTorch's matmuls are as in native_functions.yaml. The first input of cuDNN's layer is (time,
+#: batch, inputs), and its fifth input is the state.
 _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _product(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _product(1)),
@@ -271,7 +272,7 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
 
 
 def _blocks(written: str) -> int:
-    """Return a kernel's number of thread blocks, as far as int64 goes; 0 if unknown."""
+    """Return a kernel's number of thread blocks, at most the largest int64; 0 if unknown."""
     config = launch_config.read(written)
     blocks = math.prod(config.grid) if config and config.grid else 0
     return min(blocks, np.iinfo(np.int64).max)

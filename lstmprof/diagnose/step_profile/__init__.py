@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
@@ -38,6 +37,7 @@ from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.collectives import RankDevice, in_common
 from lstmprof.breakdown.timings import Warning
 from lstmprof.diagnose.seen import Seen, seen_in
+from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.diagnose.step_profile.contributors import (
     Contributor,
     contributors,
@@ -59,12 +59,12 @@ from lstmprof.errors import UsageError
 from lstmprof.events.annotate.recorded import ROUNDED_NS
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: (state, part of the breakdown), as in the ``ledger`` table; the state is ``input`` while the
-#: input is prepared.
+#: (state, part of the breakdown), as in the ``ledger`` table. In addition, the state is ``input``
+#: while the host prepares the input.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
@@ -84,22 +84,24 @@ class StepProfile:
 
     The ``ns`` of ``contributors`` sum to the clean step; if there is no clean step, to the mean
     profiled step. ``step_ns`` is this sum; it is None if no iteration was timed. ``span`` is the
-    length of the step with its 95 % interval, and ``part_spans`` is (state, part) -> length with
-    interval; without a clean step, ``span`` is None and ``part_spans`` is empty. ``steps`` is the
-    number of profiled steps. ``marked`` is False if the profile has no step markers; the profile
-    then counts as one step. ``rank`` is None if the profile has no ranks.
+    length of the clean step with its 95 % interval, or None. ``part_spans`` is (state, part) ->
+    length with interval; it is empty without a clean step. ``steps`` is the number of profiled
+    steps. ``marked`` is False if the profile has no step markers; the profile then counts as one
+    step. ``rank`` is None if the profile has no ranks.
 
     ``tables`` are the breakdown tables of this rank and device; ``tally`` counts its work by noun.
     ``sync_calls`` is the number of blocking runtime calls per step; it is None if the profile has
     no runtime calls. ``doubts`` are reasons to doubt the times. ``rounds`` is the number of timed
     processes, or 1 if no iteration was timed. ``lost_ns`` is the time by which the median timed
-    iteration exceeds the clean step, and ``cpu_share`` the share of time in which the step's thread
-    had a CPU; each is None if unknown. ``rare`` are events that occur only in some steps.
+    iteration exceeds the clean step, or None if unknown. ``cpu_share`` is the share of time in
+    which the step's thread had a CPU, or None if unknown. ``rare`` are events that occur only in
+    some steps.
 
     ``lanes`` is the number of devices and hosts in the run. ``straggler`` says which device or host
-    the others wait for; it is None if the run has a single one, which does not communicate.
+    the others wait for; it is None for a single device or host that does not communicate.
     ``overlap`` is the communication of the step; it is None if there is no communication.
-    ``lost_overhead_ns`` is waiting time during work of the profiler whose thread is unknown.
+    ``lost_overhead_ns`` is idle time during work of the profiler, if the profile does not show on
+    which thread the profiler worked.
     """
 
     name: str
@@ -139,7 +141,7 @@ class StepProfile:
 
     @property
     def runs_on(self) -> str | None:
-        """Return ``cuda`` for a GPU, recorded or not, ``cpu``, or None if unknown."""
+        """Return ``cuda`` if the step used a GPU (recorded or not), ``cpu``, or None if unknown."""
         missing = {lack.kind for lack in self.lacks}
         if self.device is not None or NO_GPU in missing:
             return "cuda"
@@ -160,7 +162,7 @@ class StepProfile:
 
     @property
     def waits_for_host_ns(self) -> int:
-        """Return the time in which the device waits for its host, including input, in ns."""
+        """Return the ns in which the device waits for its host, including waits for input."""
         return waits_for_host_ns((c.part, c.ns) for c in self.contributors if c.state != "busy")
 
     @property
@@ -234,7 +236,11 @@ def step_profile_of(
     info, timings = breakdown.run.info, breakdown.timings
     clean = breakdown.clean(lane.rank, lane.device) if breakdown.has_clean else None
     events, windows, intervals = breakdown.attributed_steps(lane.rank, lane.device)
-    rows = _events_of_lane(events, windows, lane)
+    inside = in_steps(events, windows)
+    if lane.device is not None:  # leave out events of the rank's other devices
+        devices = events.ints("device", UNKNOWN)
+        inside &= (devices == UNKNOWN) | (devices == lane.device)
+    rows = events.filter(inside)
     if straggler is not None and straggler.state == FOUND:
         late = straggler.rank_device
         own = intervals if clean is None and late == (lane.rank, lane.device) else None
@@ -336,18 +342,6 @@ def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
     )
 
 
-def _events_of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
-    """Return the events of the lane's rank in its steps, without events on other devices."""
-    rows = events.take(pa.array(events.rows_of_rank(lane.rank)))
-    if windows[0].step is not None:
-        steps = pa.array([window.step for window in windows], pa.int64())
-        rows = rows.filter(pc.is_in(rows.column("step"), steps, skip_nulls=True))
-    if lane.device is None:
-        return rows
-    device = rows.column("device")
-    return rows.filter(pc.or_kleene(pc.is_null(device), pc.equal(device, lane.device)))
-
-
 def _sync_calls(events: EventTable, steps: int) -> float | None:
     """Return the blocking runtime calls per step; None if the profile has no runtime calls."""
     calls = events.is_kind("runtime")
@@ -367,7 +361,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
     sentence = (
         f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch call, by "
         f"{usual} in the median and {most} at most: the clocks of host and device differ, so the "
-        "causes of short gaps are uncertain; record fewer steps"
+        "causes of short idle gaps are uncertain; record fewer steps"
     )
     return (Lack(CLOCKS, sentence, len(early_ns) / len(linked), hides="causes of short gaps"),)
 
@@ -377,7 +371,8 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
     if len(lanes) == 1:
         return ()
     return (
-        f"this diagnosis is of {lane_words(lane.rank, lane.device)} (1 of {len(lanes)}, {reason})",
+        f"this diagnosis is about {lane_words(lane.rank, lane.device)} only (1 of {len(lanes)} "
+        f"devices: {reason})",
     )
 
 

@@ -3,10 +3,10 @@
 A contributor is the time of one op, activity or call, summed over the lane's time intervals; each
 interval is attributed to one event. A contributor has a part (the category of busy time or the
 cause of idle time) and a purpose (the category of work for which its op runs). An op that only
-calls other ops has the category of the work inside it as its purpose, if all this work has one
-category; else it has the purpose of the op around it. For example, ``aten::to`` and the
-``aten::empty_strided`` in it serve the cast in its ``aten::copy_``. Time that prepares the input or
-compiles is separate (``seen.contexts``).
+calls other ops has as its purpose the category of the work inside it, if all this work has one
+category; else it has the purpose of the op around it. For example, the purpose of ``aten::to`` and
+of the ``aten::empty_strided`` inside it is the cast, which their ``aten::copy_`` computes. Time
+that prepares the input or compiles is separate (``seen.contexts``).
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ TINY_KERNEL_NS = 5_000
 #: hand: about ten times the time to dispatch an op of PyTorch.
 CPU_OP_NS = 100_000
 
-#: The number in PyTorch's step markers; it is removed, so that all markers are one contributor.
+#: The number in the name of a PyTorch step marker. lstmprof removes the number, so that all step
+#: markers are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
-#: The name of the part for the profiler's own work.
+#: Name of the part of the breakdown that has the profiler's own work.
 PROFILER = "profiler"
 
 
@@ -57,15 +58,16 @@ PROFILER = "profiler"
 class Contributor:
     """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
-    ``state`` and ``part`` have the values of the table ``ledger``. ``name`` is the op or activity;
-    it is None for time between ops. ``purpose`` is the category of the work for which the op runs;
-    ``family`` is the kind of kernel of a recurrent layer. Both may be None. ``tiny`` is True if the
-    calls compute next to nothing. ``call_overhead`` is True for Python just before the call.
-    ``compiling`` is True if a compiler ran, ``starting`` if a call initialised the runtime or
-    loaded code, ``reading`` if the host read values one by one, ``on_cpu`` if an op computed on the
-    CPU while the device waited, ``enqueues`` if a runtime call enqueued work. ``slower`` is True if
-    the fast run makes equally many such calls, and each is shorter. ``recorded`` is the number of
-    events recorded in this time.
+    ``state`` and ``part`` have the values of the table ``ledger``. ``name`` is the name of the op
+    or activity, None for time between ops. ``purpose`` is the category of the work for which the op
+    runs, or None. ``family`` is the kind of kernel of a recurrent layer, or None. ``recorded`` is
+    the number of events that the profiler recorded in this time.
+
+    The flags say what happened in this time. ``tiny``: the calls compute next to nothing.
+    ``call_overhead``: Python ran just before the call. ``compiling``: a compiler ran. ``starting``:
+    a call initialised the runtime or loaded code. ``reading``: the host read values one by one.
+    ``on_cpu``: an op computed on the CPU while the device waited. ``enqueues``: a runtime call
+    enqueued work. ``slower``: the fast run makes equally many of these calls, but shorter ones.
     """
 
     state: str
@@ -156,7 +158,7 @@ def _cut_by_purpose(
     device: int | None,
     intervals: Intervals,
 ) -> _Pieces:
-    """Return ``intervals``, cut at input, compilation and reading loops."""
+    """Return ``intervals``, cut where input, compilations and reading loops begin and end."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
@@ -185,7 +187,7 @@ def _are(rows: Flags, row: Ints) -> Flags:
 
 
 def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return for each interval the op called right after it, if it is short Python on a host.
+    """Return for each short interval of Python on a host the op that Python calls right after it.
 
     The value is ``NONE`` for all other intervals.
     """
@@ -205,7 +207,7 @@ def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return for each event the code of the category of work for which it runs, and ``tiny``."""
+    """Return two arrays with one entry per event: purpose (code of a category), and ``tiny``."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -250,7 +252,7 @@ def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tupl
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:
-    """Return for each group the number of distinct events (``row``) that have some of its time."""
+    """Return for each group of intervals the number of distinct events (``row``) in it."""
     pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
@@ -265,7 +267,7 @@ def lost_overhead_ns(
 ) -> int:
     """Return the idle time (ns per step) that may be due to profiler overhead of unknown threads.
 
-    Kineto records CUPTI's overhead without a thread, so an op may get its time.
+    Kineto records CUPTI's overhead without a thread, so this time may be counted as an op's time.
     """
     rows = events.rows_of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)

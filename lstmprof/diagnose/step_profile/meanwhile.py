@@ -30,8 +30,8 @@ class Meanwhile:
     """What took most of the time in which the other ranks waited: ``ns`` of ``whole_ns``.
 
     ``name`` is an op, kernel, call, range or frame; it is None if no single one took most of the
-    time. ``within`` is the innermost range around it, or None. If both are None, ``host`` tells
-    whether the device waited for its host (True) or computed (False).
+    time. ``within`` is the innermost range around it, or None. If both are None, ``host`` is True
+    if the device waited for its host, and False if the device computed.
     """
 
     name: str | None

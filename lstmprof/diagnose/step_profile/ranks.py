@@ -45,9 +45,9 @@ LATE = 0.5
 #: The late rank changes from step to step if at least this share of the steps has a late rank, and
 #: the late rank is not always the same.
 CHANGING_SHARE = 0.75
-#: With fewer collectives than this, it is not possible to check that they end at the same time on
-#: all ranks, because these ends are also used to align the ranks' clocks (by the median
-#: difference).
+#: With fewer collectives than this, lstmprof cannot check that a collective ends at the same time
+#: on all ranks, because lstmprof also aligns the ranks' clocks by the ends of the collectives (by
+#: the median difference).
 LEAST_COLLECTIVES = 3
 
 _Rows = list[dict[str, Any]]
@@ -109,17 +109,17 @@ class Straggler:
     ``state`` is ``found``, ``none`` (no device is always last) or ``unknown``. ``rank`` and
     ``device`` are None unless ``state`` is ``found``. ``reason`` explains the other states; it is
     None for ``found``. ``certainty`` is ``measured`` if each collective ends at the same time on
-    all ranks. It is ``likely`` if there are too few collectives to check that, if some collectives
+    all ranks. It is ``likely`` if there are too few collectives to check this, if some collectives
     have no partner, or if the groups of ranks are not recorded. It is None for ``unknown``.
 
-    ``waiters`` has the waits of each device, ``waits_for`` the waits by pair of devices, longest
-    first. ``late_in`` is the number of steps, of ``steps``, in which the others waited for the late
-    rank. Times are per step if ``marked`` is True, else of the whole profile. ``world_size`` is the
-    number of ranks of the job; it is None if unknown, and may exceed the number of profiled ranks.
+    ``waiters`` has one entry per device, with its waits. ``waits_for`` has one entry per pair of
+    devices, longest wait first. The others waited for the late rank in ``late_in`` of ``steps``
+    steps. Times are per step if ``marked`` is True, else of the whole profile. ``world_size`` is
+    the number of ranks of the job, or None if unknown; only some of these ranks may be profiled.
     ``unmatched`` is the number of collective kernels without a partner on some rank. ``moves`` is
     True if a rank is late in most steps, but not always the same rank. ``meanwhile`` is what the
-    late rank did while the others waited, ``excess`` is what takes longer on the late rank than on
-    others; each is None if unknown.
+    late rank did while the others waited, or None if unknown. ``excess`` is the part of the
+    breakdown that takes longer on the late rank than on the others, or None if there is none.
     """
 
     state: str
@@ -172,7 +172,7 @@ class Overlap:
 
     @property
     def overlapped_ns(self) -> int:
-        """Return the time in ns in which the device communicates and computes."""
+        """Return the time in ns in which the device both communicates and computes."""
         return self.communication_ns - self.exposed_ns
 
     @property
@@ -247,8 +247,8 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
         return _other_number(unmatched, rows, rank_devices)
     skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
     return (
-        f"a collective ends up to {milliseconds(skew_ns)} ms apart on different ranks, even after "
-        "aligning their clocks"
+        f"the ends of a collective on different ranks are up to {milliseconds(skew_ns)} ms apart, "
+        "even after aligning the ranks' clocks"
     )
 
 
@@ -305,7 +305,7 @@ def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     moves = len(lates) >= CHANGING_SHARE * steps and len(set(lates)) > 1
     reason = "in collectives, all ranks wait for each other:"
     if moves:
-        reason = "not always the same rank is late; the ranks wait"
+        reason = "the late rank is not always the same; the ranks wait"
     reason += f" {milliseconds(low)} to {milliseconds(high)} ms{each}"
     return replace(facts, state=NONE, reason=reason, moves=moves)
 
@@ -349,7 +349,7 @@ def overlap_of(
     windows: Sequence[Window],
     clean: CleanStep | None,
 ) -> Overlap | None:
-    """Return the communication per step of the device ``rank_device``; None if there is none.
+    """Return the communication per step of ``rank_device``; None if it does not communicate.
 
     ``windows`` are the steps of ``clean``, or of the profile if ``clean`` is None. The part
     ``collective`` of the breakdown is the exposed communication, because the breakdown counts time
@@ -411,7 +411,7 @@ def straggler_sentence(straggler: Straggler) -> str:
     return (
         f"{likely}straggler: {name} arrives last in {own.last_in} of {late.collectives}"
         f" collectives and waits {milliseconds(own.waits_ns)} ms{each}; {other} waits"
-        f" {milliseconds(longest.waits_ns)} ms, {milliseconds(for_it)} ms of it for"
+        f" {milliseconds(longest.waits_ns)} ms, of which {milliseconds(for_it)} ms for"
         f" {name}{does}{more}{others}"
     )
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.host import computing
+from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.events.annotate.calls import is_copy, is_kernel_launch, launch_calls
 from lstmprof.events.annotate.rules.kernels import is_product
 from lstmprof.events.annotate.steps import Window
@@ -30,7 +31,8 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Category → noun of its ops and kernels. For recurrent work, the noun depends on the name.
+#: Category → noun for ops and kernels of this category. For recurrent work, the noun depends on the
+#: name of the op or kernel.
 _NOUN_OF_CATEGORY = {
     "gemm": "product",
     "conv": "convolution",
@@ -41,11 +43,12 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns of work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` is an op for one
-#: time step of a recurrent layer.
+#: Nouns for kinds of work. A ``layer`` is a recurrent layer that runs as one op or kernel. A
+#: ``cell`` is an op for one time step of a recurrent layer.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
-#: Parts of kernel names: cuDNN's gradients of a convolution's input and of its weights.
+#: Words in the names of cuDNN's kernels. ``dgrad`` computes the gradient of a convolution's input,
+#: and ``wgrad`` the gradient of its weights.
 _PASSES = ("", "dgrad", "wgrad")
 #: Recurrent ops of one time step in TensorFlow and Chainer; other recurrent ops are layers.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
@@ -89,7 +92,7 @@ def tally(
     The nouns are kernel, gap, launch, op and the nouns of ``WORK``. Nouns that cannot be counted
     are left out: kernels on a host, and launches if the profile has no runtime calls.
     """
-    inside = _issued_in(events, windows, rank)
+    inside = in_steps(events, windows)
     lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
     if device is not None:
         lengths["gap"] = _gaps(events, windows, rank, device)
@@ -102,14 +105,6 @@ def _spread(lengths_ns: Ints) -> Spread:
     count = len(lengths_ns)
     median_ns, longest_ns = lengths_ns[[(count - 1) // 2, -1]].tolist() if count else (0, 0)
     return Spread(count, int(lengths_ns.sum()), median_ns, longest_ns)
-
-
-def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
-    """Return a mask of events of ``rank``; if steps are marked, only of events in the steps."""
-    inside = np.zeros(len(events), dtype=np.bool_)
-    inside[events.rows_of_rank(rank)] = True
-    steps = [window.step for window in windows if window.step is not None]
-    return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
 
 
 def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
@@ -192,7 +187,7 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # Codes of names: of the type in each op's name, and of the op's whole name.
+    # Two codes per op: the code of the type (the end of its name), and the code of its whole name.
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))

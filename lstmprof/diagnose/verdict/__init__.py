@@ -77,8 +77,8 @@ _THEN_SHARE = 0.1
 #: Chosen by hand.
 _ALIKE = 0.02
 _PER_STEP = "per step"
-#: Names of kinds of time that end so are plural nouns.
-_PLURAL = "calls"
+#: Names of kinds of time that are plural: ``runtime calls``, ``elementwise and optimizer``.
+_PLURAL = re.compile(r"calls$| and ")
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Verdict:
             least_ns = ADVISED_SHARE * self.whole_ns
             waits = [d for d in self.where if wait_of(d.kind) == HOST and d.delta_ns >= least_ns]
             waits.sort(key=lambda d: -d.delta_ns)
-            return f"{name} ({' + '.join(d.words for d in waits)})" if waits else name
+            return f"{name} ({', '.join(d.words for d in waits)})" if waits else name
         large = next((d.words for d in self.where if d.kind == name), "")
         return _IN_WORDS.get(name) or large or causes.shown(name)
 
@@ -211,7 +211,7 @@ class Verdict:
     def amount(self) -> str:
         """Return ``takes 56 % of the step (4.1 of 7.3 ms)`` or ``adds 4.1 of 7.3 ms``."""
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
-        plural = self.bottleneck_words.endswith(_PLURAL)
+        plural = _PLURAL.search(self.bottleneck_words) is not None
         if self.baseline is not None:
             of_whole = f" of {whole}" if self.bottleneck_ns <= self.whole_ns else ""
             return f"{'add' if plural else 'adds'} {ns}{of_whole} ms"
@@ -242,7 +242,7 @@ class Verdict:
 
     @property
     def _largest_saved(self) -> str:
-        """Return a clause: the bottleneck is the largest part that could be saved.
+        """Return a clause: no other part could be shortened more than the bottleneck.
 
         Return an empty text if a fix saves more than the bottleneck's time. A fix that only lowers
         the precision to TF32 does not count; the clause then says "in float32".
@@ -251,7 +251,7 @@ class Verdict:
         if larger - {tf32.name}:
             return ""
         precision = " in float32" if larger else ""
-        return f", the largest part that could be saved{precision}"
+        return f"; no other part could be shortened more{precision}"
 
     @property
     def _is_largest(self) -> bool:
@@ -446,7 +446,7 @@ _ACTIVITIES = (
     (re.compile(r"(io\.)?open|os\.(open|read)|.*\.(read|readline)"), "reads a file"),
     (re.compile(r".*\.(get|put|wait|acquire|join|recv|select)"), "waits"),
     (re.compile(r"subprocess\..*|os\.(system|popen)"), "runs another program"),
-    (_ASKS, "asks for values"),
+    (_ASKS, "reads values"),
 )
 
 

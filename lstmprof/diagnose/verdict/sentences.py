@@ -51,22 +51,22 @@ def roofline_sentence(limit: Roofline) -> str:
         return f"{text}.{_quicker(limit)}"
     rates = (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s)
     reached, peak = (f"{flops_per_s / 1e9:,.1f}" for flops_per_s in rates)
-    rate = f"averaged over the step, matmuls compute {reached} GFLOP/s (peak: {peak} GFLOP/s)"
+    rate = f"averaged over the step, matmuls reach {reached} GFLOP/s (peak: {peak} GFLOP/s)"
     return f"{text}; {rate}.{_quicker(limit)}"
 
 
 def _quicker(limit: Roofline) -> str:
     """Return why some work is faster than its least time, as a sentence; empty if none is."""
     quicker = [
-        " + ".join(PART_WORDS.get(c, c) for c in r.categories)
+        listed(PART_WORDS.get(c, c) for c in r.categories)
         for r in limit.reaches
         if (r.share or 0) > 1
     ]
     if not quicker or (limit.share or 0) > 1:
         return ""
     return (
-        f" Above 100 % of the roofline: {listed(quicker)}, because the data fits into a cache or "
-        "the measured peak rate is too low."
+        f" Above 100 % of the roofline: {', '.join(quicker)}. Either the data fits into a cache, "
+        "or the measured peak rate is too low."
     )
 
 

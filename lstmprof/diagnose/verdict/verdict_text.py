@@ -47,7 +47,7 @@ _LONG_NS = 1_000_000
 _CLAUSE_END = re.compile(r"[;:,] | and ")
 #: A space within an item of a list, a space between a number and its unit, and the character that
 #: replaces both spaces while lines are broken.
-_WITHIN_ITEM = re.compile(r"(?<! ) (?! )")
+_WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 #: The baseline's number behind a count; short texts leave it out.
@@ -91,7 +91,7 @@ class Line:
 
     If ``text`` is too long, its end is cut; the text ``end``, which follows it, always stays. If a
     verdict has too many lines, lines with a high ``rank`` are left out. With ``items``, the text is
-    a list whose items are separated by three spaces, and no line is broken within an item.
+    a list with commas after a heading with a colon, and no line is broken within an item.
     """
 
     rank: int
@@ -237,13 +237,13 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     for number, (label, text, gain) in enumerate(fix_lines(diagnosis)):
         rank, most = (5, 2) if number else (1, 3)
         yield Line(rank, label, text, gain and f" ({gain})", most)
-    where = "   ".join(f"{words} {amount}" for _, words, amount in largest_kinds(verdict))
+    where = ", ".join(f"{words} {amount}" for _, words, amount in largest_kinds(verdict))
     if verdict.rough and diagnosis.fast is not None:
         counts = counts_in_words(diagnosis.fast, diagnosis.slow)
         vary = "unknown, because the times of the steps vary too much"
         yield Line(3, "Where", f"{vary}{counts and '; '}{counts}")
     elif where:
-        yield Line(3, "Where", f"{where} ms", most=3, items=True)
+        yield Line(3, "Where", f"{where_heading(verdict)}: {where}", most=3, items=True)
     if verdict.cause and verdict.evidence and not verdict.rough:
         yield Line(4, "", verdict.evidence)
     if verdict.reasons:
@@ -292,6 +292,13 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
     share = about[0].share
     of_what = "difference" if verdict.baseline is not None else verdict.whole_noun
     return f"{about[0].words}{'' if share is None else f' ({percent(share)} of the {of_what})'}: "
+
+
+def where_heading(verdict: Verdict) -> str:
+    """Return what the numbers of ``largest_kinds`` are, with their unit."""
+    if verdict.baseline is not None:
+        return "difference from the baseline in ms"
+    return f"ms {verdict.per}"
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
@@ -344,8 +351,8 @@ def gained(before: Verdict, after: Verdict) -> str:
     less_ns = before.step.ns - after.step.ns
     was, now = milliseconds(before.step.ns), milliseconds(after.step.ns)
     if after.step.high_ns < before.step.low_ns or before.step.high_ns < after.step.low_ns:
-        word = "gained" if less_ns >= 0 else "lost"
-        gain = f"really {word}: {milliseconds(abs(less_ns))} ms (from {was} to {now} ms per step)"
+        word = "gain" if less_ns >= 0 else "loss"
+        gain = f"real {word}: {milliseconds(abs(less_ns))} ms (from {was} to {now} ms per step)"
     else:
         gain = f"real gain unknown: the 95 % intervals of {was} and {now} ms per step overlap"
     return f"forecast of the first fix: {forecast or 'gain unknown'}; {gain}"

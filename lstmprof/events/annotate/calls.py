@@ -25,6 +25,8 @@ _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
 #: Names of copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
 _COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
+#: Page migrations of managed memory in Nsight Systems; the driver starts them without a launch.
+MIGRATION = re.compile(r"Memcpy UVM \w+")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from lstmprof.events.annotate.calls import ActivityCounts, is_kernel_launch
+from lstmprof.events.annotate.calls import MIGRATION, ActivityCounts, is_kernel_launch
 from lstmprof.events.groups import Groups, latest_ends
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import successive_processes
@@ -35,9 +35,6 @@ _GPU_NAMES = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
-#: Page migrations of managed memory in Nsight Systems; the driver starts them without a launch
-#: call.
-_MIGRATION = re.compile(r"Memcpy UVM \w+")
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
 #: Columns of the events table that are needed for counting.
 COUNTED = (
@@ -129,7 +126,7 @@ class Reading:
                 "of gpu": (events.is_kind("op") | ranges) & events.where_name(_GPU_NAMES.fullmatch),
                 "activity": activity,
                 "kernel": events.is_kind("kernel"),
-                "migration": events.is_kind("memcpy") & events.where_name(_MIGRATION.match),
+                "migration": events.is_kind("memcpy") & events.where_name(MIGRATION.match),
                 "capture": runtime & captures,
                 "captured": runtime & events.where_name(lambda name: _CAPTURE_ENDS in name),
             },
@@ -167,7 +164,7 @@ class _ProcessCounts:
 
 
 class Tally:
-    """Counts the events of several processes, part by part.
+    """Counts the events of several processes, chunk by chunk of the events table.
 
     ``activity_counts`` shows which launches have activities. Processes are numbered from 0 to
     ``processes`` − 1. Threads and streams belong to one process each.
@@ -184,7 +181,7 @@ class Tally:
         self._overlaps = _Overlaps(processes)
 
     def add(self, columns: Columns, process: Ints) -> None:
-        """Count the events of the next part; ``process`` has the process number of each event."""
+        """Count the events of the next chunk; ``process`` has each event's process number."""
         activities = columns.where("activity")
         launchable = activities[~columns.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, columns.start)
@@ -275,7 +272,7 @@ class _Lost:
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
-        """Count the launches of the next part of the table."""
+        """Count the launches in the next chunk of the events table."""
         launches = columns.where("kernel launch")
         has_activity = activity_counts.any(columns.row[launches])
         lost, with_activity = launches[~has_activity], launches[has_activity]
@@ -371,7 +368,7 @@ class _Overlaps:
     def add(
         self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
     ) -> None:
-        """Count the overlaps of ``activities``, positions in the next part of the table."""
+        """Count the overlaps of ``activities``, positions in the next chunk of the events table."""
         rows = activities[columns.stream[activities] != NONE]
         own = (
             columns.stream[rows],

@@ -233,8 +233,8 @@ def _more_notes(
         yield f"{allocations} allocations or frees without time, size or kind were left out"
     if values:
         yield (
-            f"{values} GPU metric values were left out: no name, time or number, or a GPU that the"
-            " program does not use"
+            f"{values} GPU metric values were left out, because their name, time or number is"
+            " missing, or the program does not use their GPU"
         )
 
 

@@ -7,8 +7,9 @@ On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat `
 Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla). An
 XLA event names its module and instruction, whose metadata has the path in the user's program.
 Modules of one name, such as a function compiled for several shapes, differ by their program id:
-``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the later one counts. The
-module has the shapes: the operands of the instruction's matmul, or else the shape of its tanh.
+``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the last module of this name
+in the file counts. The module has the shapes: the operands of the instruction's matmul, or else the
+shape of its tanh.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Instruction:
 
 #: (instruction, the computation that contains it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (name of the module, its program id, name of the instruction) -> instruction. The program id
-#: ``ANY`` stands for the later one of the modules of this name.
+#: (module name, program id of the module, instruction name) -> instruction. The program id ``ANY``
+#: stands for the last module of this name in the profile.
 Instructions = Mapping[tuple[str, str, str], Instruction]
 ANY = ""
 _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
@@ -74,7 +75,7 @@ def hlo_proto() -> Any:
 def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
     """Return a module's instructions that have a path or operands; none if it is damaged.
 
-    Each is listed twice, for ``program_id`` and for ``ANY``.
+    Each instruction is listed twice: for ``program_id`` and for ``ANY``.
     """
     from google.protobuf.message import DecodeError
 

@@ -52,7 +52,7 @@ def sentence(rows: Rows) -> str:
         return "No kernel's median duration is shorter than its median gap."
     return (
         f"{above:,} of {calls:,} kernel launches ({percent(above / calls)}) are of kernels whose "
-        "median duration is shorter than the median gap before it: those above the line."
+        "median duration is shorter than the median gap before them: the points above the line."
     )
 
 

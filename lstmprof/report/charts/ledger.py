@@ -32,7 +32,7 @@ def figures(report: Report) -> Iterator[Figure]:
         runs = report.members(group)
         n = drawing.profiled(runs)
         if any(row["of"] == CLEAN for row in rows):
-            n = n.replace("mean of", "clean step of", 1) + ", without the profiler's overhead"
+            n = n.replace("mean of", "clean step from", 1) + ", without the profiler's overhead"
         drawn = bars(rows)
         grey = "; grey: parts under 1 %" if any(bar["base"] == WHOLE.name for bar in drawn) else ""
         yield Figure(

@@ -49,7 +49,10 @@ def sentence(rows: Rows) -> str:
     first = f"{most} takes {growth[most]:.1f}× as long at its slowest size as at its fastest"
     if least == most:
         return f"{first}."
-    return f"{first}, {least} {growth[least]:.1f}×. Equal times in a row mean fixed overhead."
+    return (
+        f"{first}, {least} {growth[least]:.1f}×. If the times in a row are equal, fixed overhead "
+        "dominates."
+    )
 
 
 def name(row: Row) -> str:

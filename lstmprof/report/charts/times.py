@@ -29,7 +29,7 @@ def figures(report: Report) -> Iterator[Figure]:
             title=f"{TITLE}: {group.conditions}",
             kind=f"Bar chart of the time per step of {len(rows)} runs",
             sentence=sentence(rows),
-            caption=f"ms per step · clean step of {steps}; line: 95 % interval",
+            caption=f"ms per step · clean step from {steps}; line: 95 % interval",
             ran=drawing.ran(runs),
             spec=drawing.specification(chart(rows)),
         )

@@ -49,7 +49,7 @@ def _delta_ns(row: Row) -> int:
 
 
 def sentence(pair: Pair) -> str:
-    """Return a sentence with the difference of the two steps, and its largest cause."""
+    """Return a sentence with the difference of the two steps, and its largest kind of time."""
     fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
     each = " per step" if pair.slow.marked and pair.fast.marked else ""
     ends = (
@@ -66,7 +66,7 @@ def sentence(pair: Pair) -> str:
     if first is None:
         return f"{difference}. No recorded kind of time is longer."
     return (
-        f"{difference}. Largest cause: {KINDS[first['kind']]}, "
+        f"{difference}. Largest difference: {KINDS[first['kind']]}, "
         f"+{milliseconds(_delta_ns(first))} ms."
     )
 
@@ -76,7 +76,7 @@ def caption(pair: Pair) -> str:
     clean = pair.fast.span is not None and pair.slow.span is not None
     steps = " and ".join(dict.fromkeys(str(run.steps) for run in (pair.fast, pair.slow)))
     what = "clean steps" if clean else "means"
-    return f"ms per step · {what} of {steps} profiled steps; kinds under 1 % are left out"
+    return f"ms per step · {what} from {steps} profiled steps; kinds under 1 % are left out"
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:

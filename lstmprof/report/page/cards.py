@@ -12,6 +12,7 @@ from lstmprof.diagnose.verdict.verdict_text import (
     fix_lines,
     lane_of,
     largest_kinds,
+    where_heading,
     worst_first,
 )
 from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
@@ -56,6 +57,7 @@ class Card:
     badge: str
     lines: tuple[tuple[str, str, str], ...]
     where: tuple[KindAmount, ...]
+    where_heading: str
     causes: tuple[Cause, ...]
     notes: tuple[tuple[str, str], ...]
     is_open: bool
@@ -143,6 +145,7 @@ def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
             for kind, words, amount in largest_kinds(verdict)
             if verdict.state != "none" and not verdict.rough
         ),
+        where_heading=where_heading(verdict),
         causes=tuple(
             Cause(
                 cause.finding.words,

@@ -22,7 +22,6 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     Layer,
     algorithm,
     algorithms_of_kernels,
-    differs,
 )
 
 #: An LSTM that PyTorch runs with persist_static on an A100, each condition just met or far from it.
@@ -303,15 +302,6 @@ def test_an_unknown_framework_is_unknown() -> None:
 )
 def test_what_kernels_say_by_their_names(names: list[str], expected: tuple[str, ...]) -> None:
     assert algorithms_of_kernels(names) == expected
-
-
-def test_where_kernels_and_conditions_differ() -> None:
-    standard = chosen(dtype="float32")
-    assert differs(standard, algorithms_of_kernels(["elemWiseRNNcell"])) is False
-    assert differs(standard, algorithms_of_kernels(["RNN_blockPersist_fp_LSTM"])) is True
-    assert differs(chosen(), (STATIC, DYNAMIC)) is False
-    assert differs(standard, ()) is None
-    assert differs(chosen(packed=None), (STANDARD,)) is None
 
 
 @pytest.mark.parametrize("unknown", ["mode", "batch", "hidden"])

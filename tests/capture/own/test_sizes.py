@@ -32,10 +32,12 @@ def packed(*lengths: int) -> Any:
     return torch.nn.utils.rnn.pack_sequence(series, enforce_sorted=False)
 
 
-def networks(folder: Path, steps: list[Any], sizes: ModuleSizes | None) -> list[Network]:
+def networks(
+    folder: Path, steps: list[Any], sizes: ModuleSizes | None, shapes: bool = False
+) -> list[Network]:
     """The networks that the profile of these steps shows, by recorded shapes or by ``sizes``."""
     path = folder / "profile.pt.trace.json"
-    with torch.profiler.profile(record_shapes=sizes is None) as profile:
+    with torch.profiler.profile(record_shapes=shapes or sizes is None) as profile:
         for step in steps:
             if sizes is not None:
                 sizes.step_begins(True)
@@ -75,6 +77,18 @@ def test_a_layer_has_the_sizes_that_recorded_shapes_show(
     seen = networks(tmp_path, steps, ModuleSizes(torch))
     assert None not in (seen[0].time_steps, seen[0].batch, seen[0].hidden, seen[0].packed)
     assert seen == expected
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+@pytest.mark.parametrize(("layers", "directions"), [(2, 1), (1, 2)])
+def test_two_layers_and_two_directions_differ_even_if_all_weights_are_alike(
+    layers: int, directions: int, shapes: bool, tmp_path: Path
+) -> None:
+    module = torch.nn.LSTM(5, 5, layers, bidirectional=directions == 2)
+    step = functools.partial(module, packed(4, 2, 3))
+    (seen,) = networks(tmp_path, [step], ModuleSizes(torch), shapes)
+    assert (seen.layers, seen.directions, seen.packed) == (layers, directions, True)
+    assert seen.cells == 4 * 2
 
 
 @pytest.mark.parametrize("cell", [torch.nn.LSTMCell, torch.nn.GRUCell])

@@ -79,7 +79,7 @@ def test_the_same_code_slower_by_one_factor_has_no_cause() -> None:
     assert (told.outcome.state, told.outcome.differs, told.dominant) == ("unknown", True, None)
     assert told.ratio is not None
     assert (told.ratio.value, told.verdict.certainty) == (1.5, "unknown")
-    assert "which take 1.50× as long in b, all by the same factor" in told.outcome.reason
+    assert "which take 1.50× as long in b, each by about the same factor" in told.outcome.reason
 
 
 def test_more_threads_than_cpus_are_the_advice_beside_it() -> None:
@@ -214,6 +214,20 @@ def test_time_without_a_cause_is_compared_with_times_not_with_savings(
     outcome = alone(run, {"matmul": Saving(10 * MS, ROOFLINE)}).outcome
     assert outcome.state == state
     assert outcome.cause is None or outcome.cause.kind == "dispatch"
+
+
+@pytest.mark.parametrize(
+    ("state", "part", "ran"), [("busy", "other", True), ("idle", "unattributed", False)]
+)
+def test_a_kernel_of_an_unknown_category_is_work(state: str, part: str, ran: bool) -> None:
+    """The kernels of most CUDA programs have no category, but the profile shows that they run."""
+    run = profile(
+        contributor(state, part, 90 * MS, "diverge"), contributor("busy", "gemm", 10 * MS)
+    )
+    outcome = alone(run).outcome
+    assert outcome.state == "unknown"
+    assert outcome.reason.count("work of an unknown category") == ran
+    assert outcome.reason.count("without a known cause") == (not ran)
 
 
 @pytest.mark.parametrize("error", [0.01, 0.3])

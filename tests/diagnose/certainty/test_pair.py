@@ -12,6 +12,7 @@ from diagnose.made import contributor, profile, span, table
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Span
 from lstmprof.diagnose.certainty.pair import (
+    in_words,
     layer_in_words,
     ratio_of,
     structure_in_words,
@@ -42,6 +43,15 @@ def test_the_ratio_s_interval_has_the_errors_of_both_steps_on_each_side() -> Non
     assert ratio.high == pytest.approx(3 * math.exp(above))
     back = ratio_of(new, base)
     assert back.low * ratio.high == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("high", "words"), [(500.0, "ms (95 % interval)"), (2_100.0, "unknown")])
+def test_an_interval_of_a_factor_above_twenty_is_unknown(high: float, words: str) -> None:
+    step = ran(("mm", 100 * MS, 1), span=Span(100 * MS, 100 * MS, high * MS))
+    (doubt,) = alone(step).verdict.reasons
+    assert words in doubt
+    ratio = ratio_of(ran(("mm", 100 * MS, 1), span=span(100 * MS, 0.0)), step)
+    assert (in_words(ratio) == "unknown") is (words == "unknown")
 
 
 def test_a_step_without_a_clean_one_may_be_off_by_what_processes_differ_by() -> None:
@@ -148,6 +158,9 @@ def layer(
         ([layer("layer op", "aten::lstm", 1, 1, None)], "1 aten::lstm call per step"),
         ([layer("loop", None, 20)], "a loop of 20 cells per step"),
         ([layer("loop", None, 20, 1, 3.0)], "3 loops of 20 cells per step"),
+        ([layer("loop", None, 20)] * 2, "2 loops of 20 cells per step"),
+        ([layer("loop", None, n) for n in (29, 40)], "2 loops with 69 cells in all per step"),
+        ([layer("loop", None, n, 1, 0.5) for n in (23, 24)], "a loop of 23.5 cells per step"),
         ([layer("loop", None, None)], ""),
         ([layer("layer op", "aten::lstm", 9), layer("loop", None, 20, 2)], "a loop of 20 cells"),
     ],

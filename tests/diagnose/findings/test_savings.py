@@ -10,7 +10,7 @@ from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 from simulator import drawn_programs as drawn
 from simulator.drawn_programs import Body
-from simulator.gpu_programs import Launch, Machine, Within, Work
+from simulator.gpu_programs import BlockingCopy, Gap, Launch, Machine, Within, Work
 from simulator.gpu_simulator import simulated
 
 from lstmprof.breakdown import break_down
@@ -72,6 +72,27 @@ def test_a_copy_saves_no_time_of_work_that_would_overlap_without_it(tmp_path: Pa
     (moved,) = (e.finding for e in diagnosis.findings if e.finding.kind == "copy")
     assert (moved.slow_ns, moved.saving.by) == (20_000, REPLAY)
     assert moved.saving.ns == 20_000 + diagnosis.slow.length_ns - diagnosis.slow.busy_ns
+
+
+@pytest.mark.parametrize(("copy", "saves_idle"), [(1, False), (0, True)])
+def test_only_a_copy_that_the_host_does_not_read_saves_the_wait_for_it(
+    tmp_path: Path, copy: int, saves_idle: bool
+) -> None:
+    # GPU   [mm 100][copy 10]          [mm 100][copy 10]          …
+    # host  [waits          ][Python 60]
+    kernel = Launch((0, 7), Work("kernel", *drawn.KERNELS[0], 100_000), 1_000)
+    moved = BlockingCopy((0, 7), Work("memcpy", *drawn.COPIES[copy], 10_000))
+    read = Within("op", "aten::copy_", 0, (moved,), 0)
+    body = Within("step", "step", 1_000, (kernel, read, Gap(60_000)) * 8, 1_000)
+    rows = simulated([(1, (body,))], Machine(latency_ns=2_000, return_ns=1_000)).rows
+    (tmp_path / "r").mkdir()
+    write_tables(tmp_path / "r", run_info({"name": "r"}), annotated(table(rows), captured=True))
+    diagnosis = diagnose(break_down(open_run(tmp_path / "r")))
+    (moves,) = (e.finding for e in diagnosis.findings if e.finding.kind == "copy")
+    assert (moves.slow_ns, moves.saving.by) == (80_000, REPLAY)
+    # Copies to the device let the host run ahead of it by 7 times 60 µs.
+    assert (moves.saving.ns > 400_000) is saves_idle
+    assert (moves.saving.ns < 120_000) is not saves_idle
 
 
 def test_a_copy_saves_its_time_if_no_activity_has_a_launch(tmp_path: Path) -> None:

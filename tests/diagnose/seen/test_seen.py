@@ -170,9 +170,12 @@ def test_queued_work_waited_for_what_its_thread_enqueued_before_it(name: str) ->
         call("cudaLaunchKernel", 2, 2.1, 2),
         kernel("k1", 0, 10, 1),
         kernel("k2", 20, 30, 2, stream=8),
+        call("cudaEventRecord", 0.5, 0.6),
     ]
     assert seen(*rows).queued == (Fact("k2", 10 * MS, 1, name),)
     assert seen(*rows[:1], *rows[2:]).queued == ()
+    # Without the record, the event is of work that the profile does not have.
+    assert bool(seen(*rows[:-1]).queued) is ("Event" not in name)
     in_between = call("cudaLaunchKernel", 1.5, 1.6, 3)
     assert seen(*rows, in_between, kernel("k3", 30, 31, 3)).queued == ()
 

@@ -56,7 +56,9 @@ def test_the_busiest_device_of_the_first_rank_and_what_else_there_is(tmp_path: P
     found = profile(tmp_path / "r", rows)
     assert (found.rank, found.device, found.busy_ns, found.sync_calls) == (0, 1, 50, 1)
     assert [r["total_ns"] for r in found.rows("kernels")] == [50]
-    assert found.notes[0] == "this diagnosis is of device 1 of rank 0 (1 of 2, the busiest device)"
+    assert found.notes[0] == (
+        "this diagnosis is about device 1 of rank 0 only (1 of 2 devices: the busiest device)"
+    )
 
 
 def test_the_steps_that_a_user_names_are_those_of_every_table(tmp_path: Path) -> None:

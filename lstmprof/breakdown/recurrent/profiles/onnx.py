@@ -150,7 +150,10 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Return the network; X is (batch, time, inputs), states (batch, directions, hidden)."""
+    """Return the network; X has the shape (batch, time, inputs).
+
+    The states have the shape (batch, directions, hidden).
+    """
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -165,7 +168,11 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Return the network; X is (time, batch, inputs), and R, B and states show the rest."""
+    """Return the network; ``data`` is the shape of X: (time, batch, inputs).
+
+    The shapes of R, B and the states give the hidden units and directions. These are None if the
+    shapes do not agree.
+    """
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

@@ -161,7 +161,9 @@ def _outer_network(op: _Op, cell: str) -> Network:
         _input_network(shapes, states, packed), dtype=dtype_named(dtypes[0] if dtypes else None)
     )
     matrices = [s for s in shapes_at(shapes, 3 if packed else 2) if len(s) == 2]
-    return _with_weights(network, matrices, states, GATES[cell])
+    network = _with_weights(network, matrices, states, GATES[cell])
+    counts = shape_at(shapes, 4 if packed else 3, 2)  # of ``lstmprof run``: layers, directions
+    return replace(network, layers=counts[0], directions=counts[1]) if counts else network
 
 
 def _states(shapes: list[Any], number: int) -> Shape | None:

@@ -301,14 +301,14 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return "number name" -> TensorFlow variable (also of a Keras variable)."""
+        """Return "number name" -> TensorFlow variable, or the one that a Keras variable wraps."""
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
             for n, v in enumerate(network.trainable_variables)
         }
 
     def values(self, network: Any) -> Arrays:
-        """Return "number name" -> NumPy array of each variable."""
+        """Return "number name" -> value of the variable, as a NumPy array."""
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
