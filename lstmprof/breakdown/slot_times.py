@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 #: work, such as sequences of another length or logging. Steps in TensorFlow's profiles often differ
 #: (by up to 74 % in 16 samples), because the profiler omits short ops.
 VARYING_SHARE = 0.05
-#: At least ``LEAST_ALIKE`` slots with the same name and shapes are taken as disturbed if the median
-#: of their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
+#: At least ``LEAST_ALIKE`` slots with the same name and shapes count as disturbed if the median of
+#: their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
 #: Chosen by hand.
 SPREAD, LEAST_ALIKE = 3, 8
 #: The time of a slot in which a device or host waits is its mean, not its low percentile, if the
@@ -78,10 +78,11 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the cells of gaps of length 0 that count as a time of their slot.
+        """Return the cells of gaps of length 0 that count as one of their slot's times.
 
-        They count if the gap is long but absent in most steps: a disturbed host makes a device wait
-        where it usually does not. Short gaps only move between neighbouring activities.
+        They count if the gap is long in some steps, but absent in most: a disturbed host makes a
+        device wait where it usually does not. If the gap is short, they do not count, because short
+        gaps only move between neighbouring activities.
         """
         present = np.bincount(distinct(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
@@ -130,9 +131,10 @@ class SlotTimes:
     def slots_of_extra_work(self, longest_ns: float) -> Flags:
         """Return a mask of the slots that only occur in steps with much extra work.
 
-        Slots that at most half of the steps have are extra work. A step has much of it if they take
-        longer than ``longest_ns``. If ``longest_ns`` is the longest timed iteration, no timed
-        iteration did this work. An example is the first call of an evaluation, which compiles it.
+        Slots that at most half of the steps have are extra work. A step has much extra work if its
+        extra work takes longer than ``longest_ns``. If ``longest_ns`` is the longest timed
+        iteration, no timed iteration did this work. An example is the first call of an evaluation,
+        which compiles it.
         """
         some = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), some[self.slot_of_cell]
@@ -173,7 +175,7 @@ class SlotTimes:
     def raised(
         self, quantile: float, times: Floats, extra: Flags, least_ns: float
     ) -> tuple[float, Floats]:
-        """Return the lowest quantile, and its times of the slots, whose sum is ``least_ns``.
+        """Return the lowest quantile at which the slots' times sum to ``least_ns``, and the times.
 
         ``times`` are the times at ``quantile``, from which the search begins. Their sum is too
         small if time moves from slot to slot between the steps, as when a profiler omits other ops
@@ -257,9 +259,9 @@ class SlotTimes:
         return np.asarray(waits | self._of_input | np.array(between, dtype=np.bool_)[self.label])
 
     def new_lengths(self, times: Floats) -> Ints:
-        """Return new lengths of the time intervals in whole ns, so that each cell takes ``times``.
+        """Return new lengths of the intervals in whole ns; each cell takes its slot's ``times``.
 
-        The gaps of a device take ``times`` only in the mean of the steps: the longest gaps are
+        A gap of a device takes ``times`` only in the mean of the steps: its longest cells are
         shortened, because a long gap has other causes than a short one.
         """
         here = self.cell_of[: len(self.slot)]
@@ -268,7 +270,7 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return a time per cell so that each slot has its mean; long waits are cut first."""
+        """Return a time per cell, with ``times`` as each slot's mean; long waits are cut first."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
@@ -284,7 +286,7 @@ class SlotTimes:
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return the times of ``slots`` (slot, step); infinite if the step lacks the slot."""
+        """Return an array (one of ``slots``, step) of times; infinite if a step lacks the slot."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]
@@ -348,7 +350,7 @@ class Disturbance:
     ``down``: by how much the clean step may be too long because CPUs were shared. ``most``: upper
     limit of the uncertainty from the bootstrap, because the timed iterations vary no more.
     ``between``: standard deviation between processes of the same code; ``least_between``: the same
-    if there are several processes.
+    if the run has ``CLUSTERS`` processes or more.
     """
 
     down: float = 0.0
@@ -394,7 +396,10 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return (too long, too short) as logarithms (95 %), for the step and for each part."""
+    """Return by how much the step, and each part, may be (too long, too short).
+
+    The errors are natural logarithms of ratios, with 95 % confidence.
+    """
     labels = len(slots.intervals.labels)
     chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
@@ -429,7 +434,10 @@ def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
 
 
 def _pivot(values: Floats) -> _Error:
-    """Return log(high / estimate) and log(estimate / low); the estimate is the first value."""
+    """Return log(high / estimate) and log(estimate / low).
+
+    The estimate is the first value; low and high enclose 95 % of the other values.
+    """
     estimate, (low, high) = float(values[0]), np.percentile(values[1:], (2.5, 97.5))
     if estimate <= 0 or low <= 0:
         return 0.0, 0.0

@@ -90,7 +90,7 @@ class Quota:
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Return the quotas before and after a profile; of an odd number, one more is before."""
+        """Return the quotas before and after a profile; if the sum is odd, the first is larger."""
         half_ns = None if self.most_ns is None else self.most_ns // 2
         return (
             Quota(-(-self.iterations // 2), half_ns, -(-self.least // 2)),
