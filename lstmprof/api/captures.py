@@ -25,8 +25,8 @@ from lstmprof.workloads.studies import named
 
 Progress = Callable[[str], None]
 
-#: Fields of ``CaptureRequest`` that are no ``options`` of ``capture``: it sets them from its other
-#: arguments, or they are for internal use.
+#: Fields of ``CaptureRequest`` that are not among the ``options`` of ``capture``. ``capture`` sets
+#: some of these fields from its other arguments; the other fields are for internal use.
 _OWN_ARGUMENTS = {"implementation", "workload", "file", "turn_with", "cpus"}
 
 

@@ -51,8 +51,8 @@ MOST_EVENTS = 2_000_000
 #: the timed steps do not show the cost. In a step, the profiler's code and data have left the
 #: caches. Chosen by hand, from the measurements in ``recording``.
 USUAL_TIMES = 2.0
-#: For this profiler an event costs as much as in the loop (factor 1, not ``USUAL_TIMES``). Chosen
-#: by hand: in an eager TensorFlow step an event cost 0.1 times as much as in the loop.
+#: The profiler for which the factor is 1, not ``USUAL_TIMES``. Chosen by hand: in an eager
+#: TensorFlow step, an event cost 0.1 times as much as in the loop.
 TENSORFLOWS = "tf.profiler"
 #: If the thread of the timed steps had a CPU for less than this share of the time, even the 10th
 #: percentile may be disturbed, and the shortest step is the target. Chosen by hand, from scripts
@@ -70,11 +70,10 @@ class CleanStep:
 
     ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
-    length of the clean step with its 95 % interval; ``parts`` has such a length for each part, in
-    which waits of the script still count as Python.
-    ``recording`` is the time that the profiler took, None if another tool recorded the profile.
-    ``rare`` lists events that occur, or take long, in some steps only. ``work_varies``: the steps
-    may do different work, such as sequences of another length.
+    length of the clean step with its 95 % interval; ``parts`` has the same for each part, but waits
+    of the script still count as Python. ``recording`` is the time that the profiler took, None if
+    another tool recorded the profile. ``rare`` lists events that occur, or take long, in some steps
+    only. ``work_varies``: the steps may do different work, such as sequences of another length.
     """
 
     rank: int | None
@@ -91,11 +90,11 @@ class CleanStep:
 
     @cached_property
     def events(self) -> EventTable:
-        """Return the events with start and duration on the clean clock."""
+        """Return the events of the profile with clean times."""
         return self._clock.moved(self._profiled)
 
     def at(self, instants_ns: Ints) -> Ints:
-        """Convert times of the profile to the clean clock."""
+        """Convert times of the profile to clean times."""
         return self._clock.at(instants_ns)
 
     @property
@@ -117,14 +116,14 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Convert profile times to clean times: ``clean_ns`` at ``knots_ns``, linear between them."""
+    """Converts profile times to clean times: ``clean_ns`` at ``knots_ns``, linear between them."""
 
     knots_ns: Ints
     clean_ns: Ints
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return the clock on which each interval takes ``left_ns``; gaps keep their length."""
+        """Return the clock by which each interval takes ``left_ns``; gaps keep their length."""
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -150,12 +149,12 @@ class _Clock:
         return np.asarray(np.where(into == last - first, to_last, inside) + before + after)
 
     def moved(self, events: EventTable) -> EventTable:
-        """Return ``events`` with start and duration on the clean clock."""
+        """Return ``events`` with clean times."""
         start, end = self.at(events.start_ns), self.at(events.end_ns)
         return events.with_columns({"start_ns": start, "dur_ns": end - start})
 
     def window(self, window: Window) -> Window:
-        """Return ``window`` with start and end on the clean clock."""
+        """Return ``window`` with a clean start and end."""
         ends = self.at(np.array([window.start_ns, window.end_ns]))
         return replace(window, start_ns=int(ends[0]), end_ns=int(ends[1]))
 
@@ -174,7 +173,10 @@ def clean_step(
     device: int | None,
     measured: Measured | None,
 ) -> CleanStep:
-    """Return the clean step of ``device`` (None: the host); ``windows`` are of one rank."""
+    """Return the clean step of ``device`` (None: the host); ``windows`` are of one rank.
+
+    ``measured`` is None if another tool recorded the profile.
+    """
     rank, count = windows[0].rank, len(windows)
     intervals = attributed(events, windows, rank)[device].by_time()
     slots = SlotTimes(events, windows, intervals, device is not None)
@@ -187,6 +189,7 @@ def clean_step(
     times = np.where(extra, 0.0, times)
     usual_ns = float(times @ slots.share)
     cost_ns, recording, disturbance = np.zeros(len(times)), None, Disturbance()
+    blocked_ns = 0.0
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
@@ -198,18 +201,26 @@ def clean_step(
         if iterations:
             timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
             most = iterations.undelayed_ns
+            if device is None and not starved:
+                blocked_ns = iterations.blocked_ns
+                profiled_ns = min(blocked_ns, slots.long_waits_ns(times))
+                timed = max(timed, iterations.quantile_ns() + profiled_ns)
             if iterations.calm and times @ slots.share < timed:
                 least_ns = timed + float(cost.usual(times) @ slots.share)
                 quantile, times = slots.raised(quantile, times, extra, least_ns)
                 least_between = BETWEEN_RAISED
         cost_ns, recording = cost.per_slot(times, timed, most, only_bound=starved)
+        if iterations and blocked_ns:  # a part of these waits may be in ``times``
+            more_ns = iterations.quantile_ns() - float((times - cost_ns) @ slots.share)
+            blocked_ns = max(blocked_ns + min(more_ns, 0.0), 0.0)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - cost_ns) @ slots.share))
         disturbance = replace(disturbance, least_between=least_between)
-    stalls = slots.stalls(times, of_input=measured is not None) & ~extra
-    left = np.maximum(np.where(stalls, slots.means(), times) - cost_ns, 0.0)
+    stalled = slots.stalled(times, of_input=measured is not None, blocked_ns=blocked_ns)
+    stalled = np.where(extra, 0.0, stalled)
+    left = np.maximum(np.maximum(stalled, times) - cost_ns, 0.0)
     left_ns = slots.new_lengths(left)
-    span, parts = spans_of(slots, Estimate(left, cost_ns, stalls, quantile, rounds), disturbance)
+    span, parts = spans_of(slots, Estimate(left, cost_ns, stalled, quantile, rounds), disturbance)
     clock = _Clock.of(intervals, left_ns)
     start = clock.at(intervals.start_ns)
     moved = replace(intervals, start_ns=start, end_ns=start + left_ns)
@@ -293,11 +304,11 @@ class _Cost:
         return min(self._usual, self._shortest(times))
 
     def _taken(self, times: Floats, event_ns: float) -> Floats:
-        """Return the cost of recording in each slot, at most its time; ``event_ns`` per event."""
+        """Return the recording cost of each slot for ``event_ns`` per event, at most ``times``."""
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of the time per event: recording an event takes no longer."""
+        """Return the 10th percentile of the slots' time per event: recording takes no longer."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -311,8 +322,9 @@ class _Cost:
     ) -> tuple[Floats, Recording]:
         """Return the cost of recording in each slot, and a summary of it.
 
-        Without this cost, the step takes ``timed`` (with ``only_bound``: at most ``timed``) and at
-        most ``most``, in ns; both are None if unknown.
+        The cost per event is chosen so that the rest of the step takes ``timed`` ns (with
+        ``only_bound``: at most ``timed`` ns). It is the usual cost if ``timed`` is None, or if the
+        step takes no longer than ``timed``. The rest takes at most ``most`` ns (None: no limit).
         """
         share, steps = self._slots.share, self._slots.steps
 

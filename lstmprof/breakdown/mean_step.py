@@ -35,7 +35,7 @@ def device_word(name: str) -> str:
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; without a rank only the first part."""
+    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; if ``rank`` is None, without a rank."""
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 
@@ -81,13 +81,16 @@ class MeanStep:
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """Return the parts of the mean step as (state: busy or idle, part, ns), summing to it."""
+        """Return the parts of the mean step as (state, part, ns); they sum to the step."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 
     @property
     def waits_for_host_share(self) -> float | None:
-        """Return the share of waits for the host; None if unknown, and for the host."""
+        """Return the share of the step in which the device waits for its host.
+
+        It is None for the host, and if nothing shows what the device waits for.
+        """
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
         if self.device is None or unknown:
@@ -101,7 +104,7 @@ class MeanStep:
 
 
 def mean_steps(ledger: pa.Table) -> list[MeanStep]:
-    """Return one mean step per rank and device of ``ledger``, in this order."""
+    """Return one mean step per rank and device of ``ledger``, in the order of its rows."""
     total: dict[tuple[int | None, int | None], Counter[tuple[str, str]]] = defaultdict(Counter)
     steps: dict[tuple[int | None, int | None], set[int | None]] = defaultdict(set)
     for row in ledger.to_pylist():

@@ -31,7 +31,7 @@ LONG = 3
 #: least ``LEAST_EXTRA_SHARE``, and at least ``LEAST_TIMES_USUAL`` times its usual share of a step.
 #: The second condition is needed because preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
-#: Part of the names of Python frames of PyTorch's profiler.
+#: Text that the names of Python frames of PyTorch's profiler contain.
 _PROFILER = "torch/profiler/"
 #: Name for the time of a step in which no op runs.
 BETWEEN = "Python between the ops"
@@ -98,7 +98,7 @@ def _in_few_steps(
 ) -> list[Rare]:
     """Return long events whose names occur in few steps; omit events inside such an event.
 
-    The time of a host event is at least that of the activities that it launches.
+    The time of a host event counts as at least the time of the activities that it launches.
     """
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))

@@ -21,8 +21,8 @@ from lstmprof.runs.fields import ScriptLine
 
 #: The part of idle time in which a line of the script waits.
 SCRIPT_WAITS = "waiting"
-#: A time between ops that is shorter than this share of all waits has waits only if the longer
-#: times do not suffice. Chosen by hand.
+#: lstmprof places waits in the longest times between ops first. It uses a time that is shorter than
+#: this share of all waits only if the longer times are too short for all waits. Chosen by hand.
 LEAST_SHARE = 0.05
 
 
@@ -44,7 +44,7 @@ def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptL
     some = some[np.lexsort((-length_ns[some], ~is_input, is_short, intervals.window[some]))]
     window, length_ns = intervals.window[some], length_ns[some]
     before_ns = np.cumsum(length_ns) - length_ns
-    first = np.searchsorted(window, window)  # of the same step
+    first = np.searchsorted(window, window)  # the first interval of the same step
     waited_ns = np.clip(waits_ns - (before_ns - before_ns[first]), 0, length_ns)
     start_ns = intervals.start_ns[some]
     waited = Covered(start_ns[waited_ns > 0], (start_ns + waited_ns)[waited_ns > 0])

@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstmprof.breakdown.attribution import Intervals
+from lstmprof.breakdown.attribution import BETWEEN_OPS, Intervals
 from lstmprof.breakdown.slots import slots_of_intervals
-from lstmprof.events.annotate.calls import prepares
+from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import distinct, nearest, values_at
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]
@@ -26,8 +27,8 @@ Floats = NDArray[np.float64]
 #: work, such as sequences of another length or logging. Steps in TensorFlow's profiles often differ
 #: (by up to 74 % in 16 samples), because the profiler omits short ops.
 VARYING_SHARE = 0.05
-#: At least ``LEAST_ALIKE`` slots with the same name and shapes are taken as disturbed if the median
-#: of their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
+#: At least ``LEAST_ALIKE`` slots with the same name and shapes count as disturbed if the median of
+#: their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
 #: Chosen by hand.
 SPREAD, LEAST_ALIKE = 3, 8
 #: The time of a slot in which a device or host waits is its mean, not its low percentile, if the
@@ -77,10 +78,11 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the cells of gaps of length 0 that count as a time of their slot.
+        """Return the cells of gaps of length 0 that count as one of their slot's times.
 
-        They count if the gap is long but absent in most steps: a disturbed host makes a device wait
-        where it usually does not. Short gaps only move between neighbouring activities.
+        They count if the gap is long in some steps, but absent in most: a disturbed host makes a
+        device wait where it usually does not. If the gap is short, they do not count, because short
+        gaps only move between neighbouring activities.
         """
         present = np.bincount(distinct(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
@@ -129,9 +131,10 @@ class SlotTimes:
     def slots_of_extra_work(self, longest_ns: float) -> Flags:
         """Return a mask of the slots that only occur in steps with much extra work.
 
-        Slots that at most half of the steps have are extra work. A step has much of it if they take
-        longer than ``longest_ns``. If ``longest_ns`` is the longest timed iteration, no timed
-        iteration did this work. An example is the first call of an evaluation, which compiles it.
+        Slots that at most half of the steps have are extra work. A step has much extra work if its
+        extra work takes longer than ``longest_ns``. If ``longest_ns`` is the longest timed
+        iteration, no timed iteration did this work. An example is the first call of an evaluation,
+        which compiles it.
         """
         some = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), some[self.slot_of_cell]
@@ -172,7 +175,7 @@ class SlotTimes:
     def raised(
         self, quantile: float, times: Floats, extra: Flags, least_ns: float
     ) -> tuple[float, Floats]:
-        """Return the lowest quantile, and its times of the slots, whose sum is ``least_ns``.
+        """Return the lowest quantile at which the slots' times sum to ``least_ns``, and the times.
 
         ``times`` are the times at ``quantile``, from which the search begins. Their sum is too
         small if time moves from slot to slot between the steps, as when a profiler omits other ops
@@ -196,31 +199,69 @@ class SlotTimes:
         below, above = self.sorted_ns[self.first + low], self.sorted_ns[self.first + high]
         return np.asarray(below + (at - low) * (above - below))
 
-    def stalls(self, times: Floats, *, of_input: bool) -> Flags:
-        """Return a mask of the slots with waits that are long in some steps only (see STALL_STEPS).
+    def stalled(self, times: Floats, *, of_input: bool, blocked_ns: float = 0.0) -> Floats:
+        """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
 
-        ``times`` has each slot's usual time. Host work never counts, because a busy machine makes
-        it longer. With ``of_input``, only waits for the input count, because on a busy machine
-        threads wait for each other in any step.
+        Other slots have the time 0. ``times`` has each slot's usual time. Host work never counts,
+        because a busy machine makes it longer. With ``of_input``, only waits for the input count,
+        because on a busy machine threads wait for each other in any step.
+
+        If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in
+        which the host is between ops or waits for input count, too, and add ``blocked_ns``.
         """
-        means, long = self.means(), self.cell_ns > SPREAD * times[self.slot_of_cell]
-        often = np.bincount(self.slot_of_cell[long], minlength=self.count)
-        waits = self._is_idle | self._on_device
+        means = self.means()
+        waits = self._may_block if blocked_ns else self._is_idle | self._on_device
         excess = np.where(waits, np.maximum(means - times, 0), 0.0) * self.share
-        step_ns = float(times @ self.share + excess.sum())
-        found = (often >= max(STALL_STEPS, STALL_SHARE * self.steps)) & (means > SPREAD * times)
-        found &= excess >= LEAST_STALL_SHARE * step_ns
-        if of_input:
-            around = nearest(self.events.rows_named("parent_id"), prepares(self.events))
-            inside = self.length_ns * (values_at(around, self.intervals.row) != NONE)
-            found &= np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
-        least = max(MOST_OF_EXCESS * excess.sum(), LEAST_STALLED * step_ns)
-        return np.asarray(found & (excess[found].sum() >= least), dtype=np.bool_)
+        step_ns = float(times @ self.share) + (blocked_ns or float(excess.sum()))
+        least_ns = LEAST_STALL_SHARE * step_ns
+        usual = times + least_ns if blocked_ns else SPREAD * times
+        long = self.cell_ns > usual[self.slot_of_cell]
+        often = np.bincount(self.slot_of_cell[long], minlength=self.count)
+        found = often >= max(STALL_STEPS, STALL_SHARE * self.steps)
+        found &= excess >= least_ns
+        if not blocked_ns:
+            found &= means > SPREAD * times
+            if of_input:
+                found &= self._of_input
+        whole_ns = float(excess[found].sum())
+        least_ns = max(
+            MOST_OF_EXCESS * excess.sum(), 0.0 if blocked_ns else LEAST_STALLED * step_ns
+        )
+        if not found.any() or whole_ns < least_ns:
+            return np.zeros(self.count)
+        stretch = blocked_ns / whole_ns if blocked_ns else 1.0
+        return np.where(found, times + stretch * (means - times), 0.0)
+
+    @cached_property
+    def _of_input(self) -> Flags:
+        """Return a mask of the slots whose time is mostly of the input's preparation."""
+        preparing = prepares(self.events)
+        around = nearest(self.events.rows_named("parent_id"), preparing)
+        inside = self.length_ns * (values_at(around, self.intervals.row) != NONE)
+        return np.asarray(
+            np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
+        )
+
+    def long_waits_ns(self, times: Floats) -> float:
+        """Return the time in ``times`` of the slots in which the script may wait for long."""
+        ns = np.where(self._may_block, times * self.share, 0.0)
+        return float(ns[ns >= LEAST_STALL_SHARE * (times @ self.share)].sum())
+
+    @property
+    def _may_block(self) -> Flags:
+        """Return a mask of the slots in which the host is mostly between ops or waits for input."""
+        between = [label in BETWEEN_OPS for label in self.intervals.labels]
+        takes_next = self.events.where_name(NEXT_OP.fullmatch)
+        times = Covered(self.events.start_ns[takes_next], self.events.end_ns[takes_next])
+        waits_ns = times.within(self.intervals.start_ns, self.intervals.end_ns)
+        waits = np.bincount(self.slot, 2 * waits_ns - self.length_ns, minlength=self.count) > 0
+        waits &= self._is_idle
+        return np.asarray(waits | self._of_input | np.array(between, dtype=np.bool_)[self.label])
 
     def new_lengths(self, times: Floats) -> Ints:
-        """Return new lengths of the time intervals in whole ns, so that each cell takes ``times``.
+        """Return new lengths of the intervals in whole ns; each cell takes its slot's ``times``.
 
-        The gaps of a device take ``times`` only in the mean of the steps: the longest gaps are
+        A gap of a device takes ``times`` only in the mean of the steps: its longest cells are
         shortened, because a long gap has other causes than a short one.
         """
         here = self.cell_of[: len(self.slot)]
@@ -229,7 +270,7 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return a time per cell so that each slot has its mean; long waits are cut first."""
+        """Return a time per cell, with ``times`` as each slot's mean; long waits are cut first."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
@@ -245,7 +286,7 @@ class SlotTimes:
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return the times of ``slots`` (slot, step); infinite if the step lacks the slot."""
+        """Return an array (one of ``slots``, step) of times; infinite if a step lacks the slot."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]
@@ -290,14 +331,14 @@ class Span:
 class Estimate:
     """How the clean times were computed: a quantile minus the cost of recording, per slot.
 
-    ``cost_ns`` is the cost of recording. The slots of the mask ``stalls`` have their mean, not the
-    quantile. ``times`` are the clean times of the slots. ``round_of`` has each step's round
-    (process); None if all steps are of one process.
+    ``cost_ns`` is the cost of recording. ``stalled`` has the times of slots with waits, which are
+    multiples of their means, and 0 for the others. ``times`` are the clean times of the slots.
+    ``round_of`` has each step's round (process); None if all steps are of one process.
     """
 
     times: Floats
     cost_ns: Floats
-    stalls: Flags
+    stalled: Floats
     quantile: float
     round_of: Sequence[int] | None
 
@@ -309,7 +350,7 @@ class Disturbance:
     ``down``: by how much the clean step may be too long because CPUs were shared. ``most``: upper
     limit of the uncertainty from the bootstrap, because the timed iterations vary no more.
     ``between``: standard deviation between processes of the same code; ``least_between``: the same
-    if there are several processes.
+    if the run has ``CLUSTERS`` processes or more.
     """
 
     down: float = 0.0
@@ -355,10 +396,14 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return (too long, too short) as logarithms (95 %), for the step and for each part."""
+    """Return by how much the step, and each part, may be (too long, too short).
+
+    The errors are natural logarithms of ratios, with 95 % confidence.
+    """
     labels = len(slots.intervals.labels)
     chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
+    stretch = estimate.stalled[chosen] / np.maximum(slots.means()[chosen], 1.0)
     rounds = _members(estimate.round_of, slots.steps)
     generator = np.random.default_rng(0)
     wholes, parts = np.empty(RESAMPLES + 1), np.empty((RESAMPLES + 1, labels))
@@ -372,7 +417,7 @@ def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]
         at = np.rint(estimate.quantile * np.maximum(present - 1, 0)).astype(np.int64)
         ns = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
         sums = np.where(np.isfinite(drawn), drawn, 0.0).sum(axis=1)
-        ns = np.where(estimate.stalls[chosen], sums / np.maximum(present, 1), ns)
+        ns = np.where(stretch > 0, stretch * sums / np.maximum(present, 1), ns)
         left = np.where(present > 0, np.maximum(ns - estimate.cost_ns[chosen], 0.0), 0.0)
         left = np.where(np.isfinite(left), left, 0.0) * present / drawn.shape[1]
         wholes[number] = left.sum()
@@ -389,7 +434,10 @@ def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
 
 
 def _pivot(values: Floats) -> _Error:
-    """Return log(high / estimate) and log(estimate / low); the estimate is the first value."""
+    """Return log(high / estimate) and log(estimate / low).
+
+    The estimate is the first value; low and high enclose 95 % of the other values.
+    """
     estimate, (low, high) = float(values[0]), np.percentile(values[1:], (2.5, 97.5))
     if estimate <= 0 or low <= 0:
         return 0.0, 0.0

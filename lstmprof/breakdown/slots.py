@@ -101,7 +101,10 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return (slot, step index) of each gap of length 0: an activity with no gap before it."""
+    """Return (slot, step index) of each gap of length 0.
+
+    There, an activity has no gap before it, although it has one in other steps.
+    """
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -159,7 +162,11 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
 def _parents(
     events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
 ) -> tuple[Ints, Ints]:
-    """Return each row's parent (an activity's is its launch, or a code), and its step's index."""
+    """Return the parent and the step index of each row.
+
+    The parent of an activity is its launch, whose step is the activity's step. Rows without a
+    parent in the steps have a code instead, such as ``_OWN_THREAD``.
+    """
     thread = thread_ids(events)
     of_window = np.array([NONE if w.thread is None else w.thread for w in windows], dtype=np.int64)
     around = events.rows_named("parent_id")
@@ -179,7 +186,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a code per name, equal apart from ``VARYING``; ``NONE`` for steps."""
+    """Return a code per event; names that differ only in ``VARYING`` are equal. Steps: ``NONE``."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
@@ -200,7 +207,7 @@ def _labels(events: EventTable) -> Ints:
 
 
 class _Children:
-    """Look up the children of events; ``parent`` has the row of each row's parent."""
+    """Looks up the children of events; ``parent`` has the row of each row's parent."""
 
     def __init__(self, parent: Ints, rows: Ints) -> None:
         inner = rows[parent[rows] >= 0]
@@ -217,7 +224,7 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Match the children of each slot across the steps, and number the slots from 0."""
+    """Match the events whose parents have the same slot (``above``); return slots from 0."""
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -267,7 +274,10 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Set ``position`` of each event to the position of its partner in the longest sequence."""
+    """Set ``position`` of each event to the position of its partner in the longest sequence.
+
+    ``ends`` has the (first, end) of each step's sequence.
+    """
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
     if size < 2:
@@ -286,7 +296,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event left a free position of its label, or one after all positions."""
+    """Give each event without a position a free one of its label, or one after all positions."""
     left = np.flatnonzero(positions == NONE).tolist()
     if not left:
         return

@@ -24,8 +24,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
 
-#: Rank of an activity's kind if several activities run at once; compute has 0, the lowest comes
-#: first.
+#: Kind of an activity → its priority if several activities run at once. Compute has 0. The activity
+#: with the lowest number comes first.
 _KIND_CLASS = {"memcpy": 2, "memset": 3}
 _COLLECTIVE_CLASS = 1
 
@@ -87,7 +87,7 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device of the whole profile was idle, and the longest time called latency."""
+    """When a device was idle in the whole profile, and the longest time that counts as latency."""
 
     since_ns: Ints  # when the device became idle
     until_ns: Ints  # when the next activity began

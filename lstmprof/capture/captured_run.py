@@ -195,7 +195,7 @@ def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> lis
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of each counter that all rounds have, and why others lack (``reason``)."""
+    """Return the sums of counters that all rounds have; ``reason``: why others are missing."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -215,7 +215,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return the number of iterations except warm-up, and sums; a sum is None if a value is."""
+    """Return the number of iterations except warm-up, and sums; a sum of a None value is None."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()

@@ -66,7 +66,10 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot be reused, or None; ``makings`` is what they must match."""
+        """Return why the rounds cannot be reused, or None.
+
+        ``makings`` has the conditions under which each round would be captured now.
+        """
         for folder in self._folders():
             try:
                 number = int(folder.name)

@@ -86,7 +86,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return which ``rows`` no other row with the same ``code`` encloses."""
+        """Return for each of ``rows`` whether no other of them with its ``code`` encloses it."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -97,7 +97,7 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row, with links that double in each pass."""
+    """Return the number of ancestors of each row; each pass doubles the length of the links."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
@@ -125,7 +125,10 @@ _SPARSE = 4
 
 
 class Groups:
-    """Positions with equal ``keys``: the group of each, and the first of each group, sorted."""
+    """Groups of positions with equal ``keys``, sorted by keys.
+
+    ``of`` is the group of each position, and ``first`` the first position of each group.
+    """
 
     def __init__(self, *keys: Ints) -> None:
         self.of: Ints = numbered(*keys)
@@ -183,9 +186,9 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Return for each interval the position of the interval of its lane that ends last so far.
+    """Return for each interval the position of the one that ends last in its lane up to there.
 
-    ``lane`` has the lanes' numbers from 0, sorted; ``end`` the ends.
+    ``lane`` has the number of each interval's lane (from 0, sorted), and ``end`` its end.
     """
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
@@ -209,7 +212,7 @@ def where_known(values: Ints, is_known: Flags) -> pa.Array:
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """Return these columns of the first event of each group, with texts as plain strings."""
+    """Return ``columns`` of the first event of each group, with texts as plain strings."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -224,7 +227,7 @@ def distinct(values: Ints) -> Ints:
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return the number of each combination of ``keys``, sorted; ``UNKNOWN`` comes first."""
+    """Return the numbers of the combinations of ``keys``, in sorted order, ``UNKNOWN`` first."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

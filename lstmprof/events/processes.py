@@ -28,8 +28,8 @@ _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
 _OWN_IDS = ("correlation_id", "external_id")
 #: Time that ``joined`` leaves between two processes if their absolute times are unknown.
 APART_NS = 1_000_000
-#: The largest pid of Linux (PID_MAX_LIMIT). If processes of two rounds have the same pid, a
-#: multiple of this number is added to one of them.
+#: The largest pid of Linux (PID_MAX_LIMIT). If processes of two rounds have the same pid, lstmprof
+#: adds a multiple of this number to one of the two pids.
 MOST_PID = 2**22
 _MOST_ID = 2**62
 

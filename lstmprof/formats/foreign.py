@@ -1,6 +1,6 @@
 """Recognise files that lstmprof does not read, so that the error says what they are and what to do.
 
-Three ordered tables recognise files by their first bytes, by their name, and JSON by its content.
+Three ordered tables recognise files: by the first bytes, by the file name, and JSON by its content.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
-#: (test of a parsed JSON document, what a document is that passes, what the user should do)
+#: (test of a parsed JSON document, what the document is if it passes, what the user should do)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (

@@ -3,7 +3,7 @@
 To know when reading:
 
 - Unpickling can run code. ``_restricted`` decodes the opcodes with ``pickletools``, and builds only
-  dicts, lists, tuples, texts, numbers, booleans and None. Any other opcode is refused.
+  dicts, lists, tuples, texts, numbers, booleans and None. It refuses any other opcode.
 - A snapshot has no ops and kernels, so the profile has counters, but no events.
 - ``device_traces`` has the allocations and frees of each device, ``segments`` the memory after
   them. The memory before the first event follows from both.

@@ -3,7 +3,7 @@
 A plain file stays where it is; a large gzipped file is unpacked into a temporary file. Tar headers
 are untrusted: sizes may be huge or negative, and nesting endless. Profilers print JSON by hand: a
 comma before ``]``, ``nan``, a Windows path with single backslashes, an undecodable byte inside a
-kernel's name. These faults are repaired; for a truncated file the error names the byte.
+kernel's name. The reader repairs these faults. For a truncated file, the error names the byte.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 #: opens.
 MAX_BYTES = 4 * 2**30
 #: gzip makes real traces 10 to 50 times smaller (a 35 MB Kineto file: 30 times), and zeros 1030
-#: times. A file that unpacks to more than ``MAX_RATIO`` times its size and to more than
-#: ``FREE_BYTES`` is refused as a gzip bomb.
+#: times. The reader refuses a file as a gzip bomb if the file unpacks to more than ``MAX_RATIO``
+#: times its size and to more than ``FREE_BYTES``.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
 #: Bytes of memory that the objects of a JSON document may take, whatever the size of the file.

@@ -93,12 +93,12 @@ _DEVICE = re.compile(
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
 #: Prefix of XLA's device types: XLA_GPU:0 is the same GPU as GPU:0.
 _XLA = "XLA_"
-#: Values of ``Device.lane`` of the processes that repeat the activities of all numbered streams.
+#: Values of ``Device.lane`` for processes that repeat the activities of all numbered streams.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The parts of a process's name; ``lane`` follows the device, such as ``stream:14``."""
+    """The fields of a process's name; ``lane`` is the text after the device: ``stream:14``."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …

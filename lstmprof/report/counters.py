@@ -59,7 +59,10 @@ def lanes(
 
 @dataclass
 class _Drawn:
-    """A counter's values in a step, their times since its begin, and the value ``before`` it."""
+    """A counter's values in a step, with times since the step's begin.
+
+    ``before`` is the counter's last value before the step.
+    """
 
     before: float | None = None
     at_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))

@@ -51,8 +51,9 @@ FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
 class Value:
     """A value that the table can show for a run, such as ``step ± interval``.
 
-    ``text`` makes the text for the table, and ``parts`` (heading -> function) make the numbers for
-    CSV; all functions take the timings of a run and its slowdown. ``meaning`` is for the caption.
+    ``text`` is a function that returns the text for the table. ``parts`` is heading -> function
+    that returns the number for CSV. All these functions get the timings of a run, and the run's
+    slowdown. ``meaning`` describes the value in the caption.
     """
 
     text: Callable[[Timings, float | None], str]

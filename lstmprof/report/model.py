@@ -144,8 +144,8 @@ class Icicle:
 class Report:
     """The content of a report; the rows of a chart are in the field with the chart's name.
 
-    The function of this name in ``rows`` describes the columns. ``missing`` has one sentence for
-    each thing that was not measured.
+    The function in ``rows`` with the same name describes the columns. ``missing`` has one sentence
+    for each thing that was not measured.
     """
 
     title: str

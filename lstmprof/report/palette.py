@@ -187,7 +187,8 @@ _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
 #: Name of a family → the family as one part, with the colours of its first part.
 HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
-#: Kind of time (``causes.KINDS``) → the part with most of this time; charts use its colour.
+#: Kind of time (``causes.KINDS``) → the part of the breakdown with most of this time. Charts draw
+#: the kind in the colour of this part.
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",

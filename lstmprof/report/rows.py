@@ -141,8 +141,8 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
 def versions(runs: Sequence[RunReport]) -> list[Row]:
     """Return one row per run of an implementation that ran with several framework versions.
 
-    ``place`` is the version's place in the order of versions; ``of_first`` is the step time divided
-    by the step time of the oldest version.
+    ``place`` is the position of the version in the order of versions. ``of_first`` is the step time
+    divided by the step time of the oldest version.
     """
     run_of = {id(run.breakdown): run for run in runs}
     version_rows = [row for group in by_version([run.breakdown for run in runs]) for row in group]
@@ -170,8 +170,9 @@ def versions(runs: Sequence[RunReport]) -> list[Row]:
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
     """Return one row per run of the implementations that ran with several sizes.
 
-    If no implementation did, return the rows of all runs, or no row if all sizes are equal.
-    ``conditions`` is a text with the other conditions that differ between the runs.
+    If no implementation ran with several sizes, return the rows of all runs, or no row if the sizes
+    of all runs are equal. ``conditions`` is a text with the other conditions that differ between
+    the runs.
     """
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
@@ -295,7 +296,7 @@ def _drawn(run: RunReport) -> dict[RankDevice, str]:
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the table ``ranks`` of runs with several ranks or devices, without later ranks."""
+    """Return the first ``MOST_LANES`` rows of the table ``ranks``, for runs with several lanes."""
     return [
         run.row(row)
         for run in several(runs)
@@ -320,8 +321,8 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
     """Return one row per lane and group of consecutive collectives that all ranks ran.
 
-    ``step`` and ``name`` are those of the group's first collective. ``late_ns`` is the mean time by
-    which the rank arrives after the first rank.
+    ``step`` and ``name`` are the step and the name of the group's first collective. ``late_ns`` is
+    the mean time by which the rank arrives after the first rank.
     """
     rows = []
     for run in several(runs):
@@ -355,8 +356,8 @@ def _size(count: int) -> int:
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
     """Return one row per lane and group of consecutive marked steps.
 
-    ``work_ns`` is the mean busy time per step without collectives, and ``off_share`` its deviation
-    from the mean of all lanes.
+    ``work_ns`` is the mean busy time per step without collectives. ``off_share`` is the deviation
+    of ``work_ns`` from the mean of all lanes.
     """
     rows = []
     for run in several(runs):

@@ -38,7 +38,8 @@ FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: A column of the events table, and its name on the page; the page also shows other texts for it.
+#: Name of a column of the events table, and the name of this column on the page. The page shows the
+#: column's values in other words.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
 #: Larger values of ``tid`` are hashes that a profiler made, not thread ids.
@@ -121,7 +122,7 @@ def _size(drawn: Timeline) -> int:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A step to draw: ``which`` says why, and its timeline would have ``least`` events or more."""
+    """A step to draw. ``which`` says why; its timeline needs room for at least ``least`` events."""
 
     window: Window
     which: str

@@ -39,7 +39,7 @@ from lstmprof.errors import (
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000
-#: Size in bytes from which a log is not appended to.
+#: lstmprof appends nothing to a log that has at least this many bytes.
 _MOST_BYTES = 2**24
 
 if TYPE_CHECKING:

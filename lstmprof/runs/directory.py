@@ -26,7 +26,7 @@ from lstmprof.host.scratch import left_by_ended_processes, made_temporary_folder
 PARTIAL = ".partial-"
 #: Longest component of a path: NAME_MAX of Linux's file systems.
 MOST_NAME_BYTES = 255
-#: A cache is not used for writing if its disk has less free space than this, in bytes.
+#: lstmprof writes no cache to a disk with fewer free bytes than this.
 _LEAST_BYTES = 2**16
 #: Constants of linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100

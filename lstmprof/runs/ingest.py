@@ -252,8 +252,8 @@ def tasks(
 def _parts(group: list[Source]) -> list[list[Source]]:
     """Return ``[group]`` if its files may be ranks of one job, else one group per file.
 
-    They are no job if a file shows its rank neither in its name nor in its content. Of the files
-    without a rank in the name, only the smallest readable one is checked.
+    The files are no job if a file shows its rank neither in its name nor in its content. Among the
+    files without a rank in the name, only the content of the smallest readable file is checked.
     """
     if len(group) < 2 or sources.are_hosts(group):
         return [group]

@@ -33,8 +33,9 @@ MOST_NS = 2**62
 #: are stored as differences).
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: The same for a row of counters.parquet. It is smaller, because only one batch of counters is in
-#: memory at a time (rows of real counters take 3 bytes or more, evenly repeated rows 0.1).
+#: Like ``ROW_BYTES``, but for a row of counters.parquet. It is smaller, because only one batch of
+#: counters is in memory at a time. Rows of real counters take 3 bytes or more, evenly repeated rows
+#: 0.1.
 COUNTER_BYTES = 0.01
 #: Most bytes of texts: ``FREE_TEXT_BYTES`` in a file of any size, or ``TEXT_RATIO`` times the
 #: file's size if that is more (in real runs at most twice the size). Chosen by hand.

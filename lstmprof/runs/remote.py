@@ -29,7 +29,10 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run at ``url``; ``stamp`` changes if it is replaced; ``event_count`` may be unknown."""
+    """A run at ``url``; ``stamp`` changes if the run is replaced.
+
+    ``event_count`` is None if unknown.
+    """
 
     url: str
     info: RunInfo

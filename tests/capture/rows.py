@@ -54,3 +54,15 @@ def captured_once(shared: Path, name: str) -> CaptureResult:
         if (scratch / "capture" / RESULT).exists():
             return result_in(scratch / "capture")
         return captured(scratch, name, trained_by(name))
+
+
+def layer_computes_in_bfloat16() -> bool:
+    """Return whether nn.LSTM runs in bfloat16 on this CPU; oneDNN needs AVX-512 for it."""
+    import torch
+
+    with torch.autocast("cpu", torch.bfloat16):
+        try:
+            torch.nn.LSTM(2, 2)(torch.ones(1, 1, 2))
+        except RuntimeError:
+            return False
+    return True

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from capture.processes import LIMIT_S, processes_of, running, wait_until
+from capture.rows import layer_computes_in_bfloat16
 
 from lstmprof.capture import supervisor
 from lstmprof.capture.request import CaptureRequest
@@ -147,6 +148,14 @@ def test_memory_that_cannot_be_had_is_one_clear_line(tmp_path: Path) -> None:
     huge = CaptureRequest("torch-nn-lstm", Workload("h", 1, 10**6, False, 2, 5, 3, 3, "ce"), "cpu")
     with pytest.raises(CaptureError, match=r"^out of memory: .*; try a smaller --batch$"):
         capture(huge, tmp_path, lambda line: None)
+
+
+def test_a_precision_without_a_kernel_is_one_clear_line(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    if layer_computes_in_bfloat16():
+        pytest.skip("this CPU has the kernel")
+    with pytest.raises(CaptureError, match=r"^oneDNN cannot compute .*; use --no-onednn"):
+        capture(request(precision="amp-bf16"), tmp_path, lambda line: None)
 
 
 def test_more_threads_than_cpus_are_refused(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ class Question:
 def is_counted(lack: Lack, part: Part) -> bool:
     """Return whether ``check`` reports ``lack``.
 
-    Only one lack is not reported: recording that slows the run, if of all costly data only shapes
-    were recorded.
+    Only one lack is not reported: recording that slows the run, if input shapes are the only costly
+    data that were recorded.
     """
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 

@@ -53,9 +53,9 @@ class Call:
 class Spent:
     """The time of both passes of a call, and the number of ops or kernels in its forward pass.
 
-    The time is from the start of the first event to the end of the last one. In profiles with
-    device activities, only activities count (``kernels``); in others, only host ops (``ops``). A
-    field is None if the profile has no such event.
+    The time is from the start of the first event to the end of the last event. In profiles with
+    device activities, only activities count, and ``ops`` is None. In other profiles, only host ops
+    count, and ``kernels`` is None. A time is None if the call has no such event.
     """
 
     forward_ns: int | None

@@ -43,8 +43,8 @@ from lstmprof.runs.fields import Peaks
 #: for h. A layer with at most ``_ONE`` also combines the inputs. The limits are above 2 and 1,
 #: because some matmuls are outside of cells.
 _TWO, _ONE = 2.5, 1.5
-#: Kind of cell → elements per hidden unit that its elementwise work moves: gates read + state read
-#: + states written.
+#: Kind of cell → number of elements per hidden unit that the elementwise work of a cell reads or
+#: writes: gates read + states read + states written.
 _MOVED = {"lstm": 4 + 1 + 2, "gru": 6 + 1 + 1, "rnn_tanh": 1 + 1, "rnn_relu": 1 + 1}
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -53,10 +53,10 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 class Work:
     """Matmuls and elementwise work in the forward pass of a call, with their times.
 
-    ``cells`` is time steps × layers × directions. ``products`` and ``pointwise`` count the ops or
-    kernels that are matmuls and elementwise. ``length_ns`` is the length of the whole pass.
-    ``streams`` is the number of streams (1 on a host). ``persistent``: one kernel computes all time
-    steps.
+    ``cells`` is time steps × layers × directions. ``products`` is the number of matmuls (ops or
+    kernels), ``pointwise`` the number of elementwise ops or kernels. ``length_ns`` is the length of
+    the whole pass. ``streams`` is the number of streams (1 on a host). ``persistent``: one kernel
+    computes all time steps.
     """
 
     cells: int
@@ -94,9 +94,9 @@ class Standing:
     """How far the forward pass of a layer is optimized.
 
     ``missing`` is the first optimization in ``RUNGS`` that the layer does not have, None if it has
-    all. ``rung`` is the optimization before it. ``saves_ns`` is the least time per pass that the
-    missing optimization saves: the time of the ops or kernels that it makes unnecessary, and of the
-    gaps before them; None if unknown.
+    all. ``rung`` is the optimization before ``missing`` in ``RUNGS``. ``saves_ns`` is the least
+    time per pass that the missing optimization saves: the time of the ops or kernels that become
+    unnecessary, and of the gaps before them. It is None if unknown.
     """
 
     rung: str

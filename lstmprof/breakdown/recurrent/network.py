@@ -91,9 +91,9 @@ def stack(
 ) -> Network | None:
     """Return the network of ``units``, each one direction of one layer, in execution order.
 
-    ``side_by_side``: the op after them reads the joined outputs of two units. ``one_op``: one op
-    ran all units, so no unit is a second call of another one. Return None if the units do not form
-    one stack, or if a size needed to decide is unknown.
+    ``side_by_side``: the op after the units reads the joined outputs of two units. ``one_op``: one
+    op ran all units, so no two units are two calls of one layer. Return None if the units do not
+    form one stack, or if a size that is needed to decide is unknown.
     """
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
@@ -117,7 +117,7 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions, 1 or 2; None if the input ``widths`` fit neither or both."""
+    """Return the number of directions, 1 or 2; None unless the input ``widths`` fit only one."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)

@@ -117,8 +117,9 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
     return CriticalPath(step_graph(events, window))
 
 
-#: A place on the path: (True for an activity, False for a host segment; its index; for a segment,
-#: the offset in ns up to which it is on the path, None for all of it).
+#: An activity or a host segment on the path: (True for an activity and False for a segment, its
+#: index, the offset in ns up to which a segment is on the path). The offset is None if the whole
+#: activity or segment is on the path.
 _Node = tuple[bool, int, int | None]
 #: What a time interval of the path is: a part without an event, or (whether it is an activity,
 #: index of the activity or segment), or None if unknown.

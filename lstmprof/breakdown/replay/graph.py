@@ -53,7 +53,7 @@ class HostSegments:
 
 @dataclass(frozen=True)
 class _Innermost:
-    """The innermost events of all threads in a step; ``patient``: may wait for another thread."""
+    """The innermost events of all threads in a step; ``patient`` ones may wait for a thread."""
 
     thread: Ints
     start_ns: Ints

@@ -86,7 +86,7 @@ class _Grouped:
         return heads(self.events, self.rows, self.groups, names)
 
     def host_total(self) -> pa.Array:
-        """Return the host time of each group; events inside others of the group are not added."""
+        """Return the host time of each group, without events inside other events of the group."""
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:

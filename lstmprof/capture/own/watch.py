@@ -443,7 +443,7 @@ def _come_too_late(number: int, frame: object) -> None:
 
 
 def registered(pid: int) -> Path:
-    """Return the path of the file that exists while ``pid`` is watched; it names the log."""
+    """Return the path of the file that exists while ``pid`` is watched; the file names the log."""
     return cache_folder() / "watching" / str(pid)
 
 

@@ -40,7 +40,7 @@ _WITH_VALUE = ("-X", "-W")
 #: Seconds for which rank 0 waits for the parts of the other ranks.
 _WAIT_S = 60.0
 _PART = "rank-"
-#: Suffix of the file that a rank leaves instead of a part if it has measured nothing.
+#: Suffix of the file that a rank writes instead of its part of the run if it measured nothing.
 _NONE = ".none"
 
 #: A rank, and the number of ranks.

@@ -20,9 +20,9 @@ OBSERVED = 6
 #: The same number for compiled functions and Keras models. It is small, because it delays every
 #: script: only in PyTorch does lstmprof see that there is a single candidate.
 OBSERVED_ELSEWHERE = 2
-#: Hook that saw a step -> how reliable it is. A more reliable hook replaces a less reliable one.
-#: Updates of parameters are better than gradients, which may be accumulated. Keras is better than
-#: the frameworks on which it trains.
+#: Hook that saw a step -> how reliable the hook is. A more reliable hook replaces a less reliable
+#: one. Updates of parameters are better than gradients, which may be accumulated. Keras is better
+#: than the frameworks on which it trains.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),

@@ -72,8 +72,9 @@ PROVIDED_BY = {
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns command buffers (CUDA graphs) off. Then: framework -> (package, first
-#: version of the package that knows the flag); an older version aborts if the flag is set.
+#: ``COMMAND_BUFFERS`` is XLA's flag that turns command buffers (CUDA graphs) off. ``XLA_PACKAGES``
+#: is framework -> (package, first version of the package that knows the flag). An older version
+#: aborts if the flag is set.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
@@ -208,7 +209,8 @@ def run_passes(
     device, folder = place
     os.makedirs(folder)
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
-    loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
+    step, users = functools.partial(trainer.step, ranges), request.file is not None
+    loop = timing.Loop(step, trainer.loss, trainer.device_ns, users=users)
     # the energy of the CPUs would include other workers that take turns, so it is not read
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
@@ -340,6 +342,11 @@ def explained(error: Exception, era: str = "") -> List[str]:
         ]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
+    if "could not create a primitive" in str(
+        error
+    ):  # oneDNN, of an LSTM in bfloat16 without AVX-512
+        fault = "oneDNN cannot compute in this precision on this CPU: " + _first_line(error)
+        return [fault, "use --no-onednn, or another --precision"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
     words = _first_line(error)

@@ -35,7 +35,7 @@ THREAD_VARIABLES = (
 
 
 def die_with(parent_pid: int) -> None:
-    """Let the kernel kill this process when its parent ends, however it ends (Linux)."""
+    """Let the kernel kill this process when its parent ends for any reason (Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # the parent ended before prctl

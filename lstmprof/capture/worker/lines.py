@@ -108,7 +108,7 @@ class LineSampler:
         self._shows_waits = active_ns(self._number) is not None
         # time of the last sample in this step; None between steps
         self._since_ns: Optional[int] = None
-        # for how long the thread had run, or waited for a CPU, at the last sample; 0 if unknown
+        # total ns in which the thread had run or waited for a CPU at the last sample; 0 if unknown
         self._active_since_ns = 0
         # wall time and active time of the previous step's end, which no sample counts yet
         self._end_ns = (0, 0)

@@ -70,7 +70,7 @@ class Times(NamedTuple):
     """The times of one thread since it began."""
 
     cpu_ns: int
-    # ready to run, but without a CPU; None if the kernel does not count it
+    # time in which the thread was ready to run but had no CPU; None if the kernel does not count it
     waited_ns: Optional[int]
 
 
@@ -112,10 +112,10 @@ def this_thread() -> Optional[int]:
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
     """Return how long each thread of this process and its children has waited for a CPU.
 
-    Return None if the kernel does not count it.
+    Return None if the kernel does not count this time.
 
-    The calling thread may lose its CPU while the other threads are read. So it is read last, or
-    first if the measured time ``ends`` with this call.
+    The calling thread may lose its CPU while the other threads are read. So the calling thread is
+    read last, or first if the measured time ``ends`` with this call.
     """
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")

@@ -24,8 +24,8 @@ _LANES_EACH = 3
 #: If at least this share of the device activities have a launch call and an op, no line says how
 #: many have. Chosen by hand.
 _MOST_LINKED = 0.9
-#: A part of a step has its own row if it is among so many largest ones and at least this share of
-#: the step. ``--table ledger`` shows all parts.
+#: A part of a step has its own row if it is one of the ``_PARTS`` largest parts and has at least
+#: the share ``_LEAST_SHARE`` of the step. ``--table ledger`` shows all parts.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
 #: In a table with one step per row, a part has a column if it is at least this share of some step.

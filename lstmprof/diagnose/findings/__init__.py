@@ -29,9 +29,10 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import listed, milliseconds
 
-#: A cause with a smaller share of the difference, or of the step, is not named as a bottleneck.
+#: A kind of time with a smaller share of the difference, or of the step, is not named as the
+#: bottleneck.
 NAMED_SHARE = 0.15
-#: No fix is shown for a cause with a smaller share of the difference, or of the step.
+#: lstmprof shows no fix for a kind of time with a smaller share of the difference, or of the step.
 ADVISED_SHARE = 0.05
 #: Largest number of kernels or ops that a finding shows as evidence.
 LARGEST = 3

@@ -54,8 +54,9 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: As a way to persistent kernels, fewer hidden units are advised only for layers with at most this
-#: many units. A larger layer would lose so many units that it would be another network.
+#: If there is another way to persistent kernels, lstmprof advises fewer hidden units only for
+#: layers with at most this many units. A larger layer would lose so many units that it would be
+#: another network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
 #: Least number of weight arrays in a layer. If the layer's op makes fewer copies per call, they are

@@ -38,8 +38,9 @@ from lstmprof.runs.fields import Recompiled
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: Share of the longest compile time of a function that another function must take to explain why
-#: code is compiled again. Chosen by hand.
+#: If lstmprof knows what changed before a function was compiled again, it names this function,
+#: provided that compiling it takes at least this share of the longest compile time of a function.
+#: Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {

@@ -215,7 +215,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return the activities without a launch that began before any with one on their stream."""
+        """Return activities without a launch, before the first with a launch on their stream."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -260,7 +260,10 @@ def _counts(processes: Ints, count: int) -> Ints:
 
 
 class _Lost:
-    """Counts kernel launches, and those without an activity: all, at the start, and at the end."""
+    """Counts kernel launches, and kernel launches without an activity.
+
+    The latter are counted in total, before the first and after the last launch with an activity.
+    """
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -358,7 +361,7 @@ class _Starts:
 
 
 class _Overlaps:
-    """Counts activities that overlap an earlier one of their stream, and the common time."""
+    """Counts activities that overlap an earlier activity of their stream, and the ns of overlap."""
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))

@@ -18,7 +18,8 @@ from lstmprof.events.annotate.rules import op_rule
 from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 
 DISPATCH, PYTHON = "dispatch", "python"
-#: Part of stacks in code that XLA generated. The code has no symbol name, so its op is unknown.
+#: The part to which stacks in code that XLA generated belong. This code has no symbol names, so its
+#: op is unknown.
 COMPILED = "compiled"
 #: Stacks that match no rule, and stacks of a thread that waits for another thread. Neither belongs
 #: to a part of the breakdown.

@@ -122,7 +122,7 @@ class Partitions:
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns that the derived columns are computed from, without those that only the joins need.
+#: Columns from which lstmprof computes the derived columns, without columns that only joins need.
 _SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),

@@ -78,7 +78,10 @@ def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
 def launch_configs(
     read: Mapping[str, Ints], names: Sequence[str], config: Callable[..., str | None]
 ) -> pa.DictionaryArray:
-    """Return ``config`` of each kernel's columns ``names``; it is called once per combination."""
+    """Return for each kernel the result of ``config``, whose arguments are the columns ``names``.
+
+    ``config`` is called once per distinct combination of values.
+    """
     columns = [read[name] for name in names]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)

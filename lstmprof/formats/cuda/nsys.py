@@ -143,7 +143,10 @@ _MAX_COMPLAINTS = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` has tables of Nsight Systems, not of nvprof, or a report's ending."""
+    """Return whether ``raw`` is a report (by its ending), or has tables of Nsight Systems.
+
+    A database of nvprof has other tables.
+    """
     tables = database_tables.names(raw, _ANY_OF)
     if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
         return "StringTable" not in tables

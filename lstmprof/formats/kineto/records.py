@@ -28,9 +28,9 @@ from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]
 
-#: The value of an integer field that an event does not have.
+#: Stands for an integer field that an event does not have.
 ABSENT = -(2**63)
-#: The value of an integer field whose text means no number.
+#: Stands for an integer field with a text that means no number.
 NULL = ABSENT + 1
 #: An integer or its text; a file with the integers ``ABSENT`` or ``NULL`` cannot be decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str

@@ -5,11 +5,11 @@
     head "traceEvents": [ event, event, | event, event, | … event ] tail
                           ---- piece --   ---- piece --
 
-A piece ends at a border, a comma between ``}`` and ``{``. It may be inside a string or a list. Then
-the piece cannot be read as whole elements of an array, and it is joined with the next piece. Pieces
-of a big file are read in several processes (``pool``), and their columns are written to disk. If
-the file has another layout than Kineto's, ``profile`` returns None, and ``kineto.read`` reads the
-file as a whole.
+A piece ends at a border, a comma between ``}`` and ``{``. If this comma is inside a string or a
+list, the piece does not consist of whole elements of the array. The reader then joins it with the
+next piece. Several processes (``pool``) read the pieces of a big file, and write their columns to
+disk. If the file has another layout than Kineto's, ``profile`` returns None, and ``kineto.read``
+reads the file as a whole.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, OddError, message_class, value_end, varint
 
 _WINDOW_BYTES = 2**20
-#: A file whose packets decompress to more than ``FREE_BYTES`` and to more than ``MAX_RATIO`` times
-#: the file's size is refused as a bomb: reading 1 MiB of packets takes a second. Exports decompress
-#: to 5 to 8 times their size.
+#: lstmprof refuses a file as a decompression bomb if its packets decompress to more than
+#: ``FREE_BYTES``, and to more than ``MAX_RATIO`` times the file's size. Reading 1 MiB of packets
+#: takes a second. Exports decompress to 5 to 8 times their size.
 FREE_BYTES, MAX_RATIO = 2**21, 50
 #: Largest number of bytes of a packet. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
@@ -28,9 +28,10 @@ MOST_PACKET_BYTES = 2**26
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Number -> wire type (0: a number; 2: a length and that many bytes) of the fields by which packets
-#: are recognised: time, sequence, event, interned texts, flags, old descriptors, compressed
-#: packets, clock, defaults, track, first of its sequence. An XSpace's plane has none of these.
+#: Number of a field -> its wire type (0: a number; 2: a length and that many bytes). lstmprof
+#: recognises packets by these fields: time, sequence, event, interned texts, flags, old
+#: descriptors, compressed packets, clock, defaults, track, first of its sequence. An XSpace's plane
+#: has none of these fields.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),

@@ -163,8 +163,8 @@ Stats = Mapping[str, Any]
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Beginnings of names of events that are omitted: thread-pool bookkeeping and allocator events.
-#: They have no duration, or surround work that has its own events.
+#: The reader omits events whose names begin with one of these texts: bookkeeping of thread pools,
+#: and events of allocators. They have no duration, or surround work that has its own events.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
@@ -186,9 +186,10 @@ _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
 #: The stat ``tf_op`` that XLA writes for every kernel on AMD; it names no op.
 _NO_OP = "XlaModule:"
 
-#: The stats that are read; all others are skipped.
+#: Stats with the levels of an annotation, from level 7 to level 0.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 _LEVELS = frozenset(LEVELS)
+#: The stats that lstmprof reads. It skips all other stats.
 STATS = _MEMORY_DETAILS.union(
     ("correlation_id", "cuda_graph_node_id", "step_num", "shape"),
     ("tf_function_call", "tracing_count"),
@@ -198,7 +199,7 @@ STATS = _MEMORY_DETAILS.union(
 )
 #: Stats whose values are ids, which differ between events.
 IDS = ("correlation_id", "cuda_graph_node_id")
-#: Stats whose values do not matter, only their presence.
+#: Stats of which only the presence matters, not the value.
 MARKS = _MEMORY_DETAILS.union(("step_num",))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"

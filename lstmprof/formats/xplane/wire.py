@@ -44,7 +44,7 @@ _LENGTH, _FIXED = 2, 1
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
 #: Tags of an XStat, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
-#: An event or stat with more fields than this is left to the protobuf library.
+#: The protobuf library parses events and stats with more fields than this.
 _MOST_FIELDS = 200
 #: Padding, because a decoder may read past the last byte: ten bytes of a number, and one word.
 _PADDING = bytes(32)

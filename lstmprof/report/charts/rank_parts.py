@@ -33,7 +33,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, diagnosed: str = "") -> str:
-    """Return sentences: work and communication of the ``diagnosed`` rank, and the most of each."""
+    """Return sentences about the work and the communication of the ranks.
+
+    They have the times of the ``diagnosed`` rank, and name the ranks with the longest times.
+    """
     work, communication = Counter[str](), Counter[str]()
     for row in rows:
         if row["state"] == "busy":

@@ -194,7 +194,7 @@ def _when(report: Report) -> str:
     return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
 
 
-#: Kind of time → what it includes besides what ``causes.KINDS`` says.
+#: Kind of time → what this kind includes in addition to its description in ``causes.KINDS``.
 _INCLUDED = {
     causes.GEMM: "also convolutions, attention and recurrent layer ops",
     causes.MEMORY: "also the loss, the optimizer and random numbers",

@@ -29,10 +29,10 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, by name; ``a_cell``: each of them is one cell.
+    """Recurrent kernels or ops of one library, recognised by the ``pattern`` of their names.
 
-    Kernels count only if no recorded op launched them. Names show neither sizes nor where a call
-    begins.
+    ``a_cell`` is True if each kernel or op computes one cell. Kernels count only if no recorded op
+    launched them. The names show neither sizes nor where a call begins.
     """
 
     form: str
@@ -140,7 +140,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call``, found in the part ``rows`` of a table, with row numbers of the table."""
+    """Return ``call``, which was found in ``rows`` of a table, with row numbers of the table."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -148,7 +148,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each part, which has whole steps. A small profile is one part: None."""
+    """Yield the rows of each chunk of whole steps; for a small profile, yield None once."""
     if len(events) <= KEPT_ROWS:
         yield None
         return

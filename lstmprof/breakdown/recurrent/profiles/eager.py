@@ -34,7 +34,8 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KERAS_LAYER
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Least number of cells in a step. Fewer may be parts of another network.
+#: Cells count as a recurrent layer if a step has at least this many of them, because fewer may
+#: belong to another network.
 LEAST_CELLS = 3
 _PRODUCT = re.compile(r"jit\(_?(?:dot|dot_general|matmul|einsum|tensordot|inner)\)/dot_general")
 _TANH = re.compile(r"jit\(tanh\)/tanh")

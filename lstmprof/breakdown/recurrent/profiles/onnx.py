@@ -26,8 +26,8 @@ _LAYER = re.compile(
 )
 _PRODUCT = re.compile(r"(?:onnxruntime|openvino)::\w*(?:MatMul|Gemm|FullyConnected)\w*")
 _QUANTIZED = "DynamicQuantize"
-#: Type of a node → its cell (None: an ``RNN`` does not show its activation), and the number of
-#: gates.
+#: Type of a node → (cell, number of gates). The cell of an ``RNN`` is None, because the profile
+#: does not show its activation.
 _CELLS = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN": (None, 1)}
 _LENGTHS = "int32"
 
@@ -90,7 +90,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Return ``call``: packed if a node is, and with unknown directions if its nodes show none."""
+    """Return ``call``, packed if a node is packed, with directions None if no node shows them."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)

@@ -104,10 +104,11 @@ def repeats(
 ) -> list[Repeat]:
     """Find patterns in ``codes`` that repeat at least ``least`` times in a row, without overlaps.
 
-    Only patterns for which ``wanted`` is True count. Longer runs are chosen first; of equally long
-    runs, the one with the shorter pattern. If the entries of a run are not a multiple of the
-    period, the run has several possible starts: it begins at the first of them at which ``begins``
-    is True for the pattern, or else at the first entry.
+    Only patterns for which ``wanted`` is True count. A run is a pattern with its repetitions. The
+    longest run is chosen first. If two runs are equally long, the run with the shorter pattern is
+    chosen first. If the number of entries of a run is not a multiple of the period, the run has
+    several possible starts. It begins at the first possible start at which ``begins`` is True for
+    the pattern, or else at the first entry.
     """
     found: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
@@ -127,9 +128,9 @@ def repeats(
 
 
 def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, length) of each periodic part, extended as far as possible.
+    """Yield (start, period, length) of each periodic stretch of ``codes``, as long as possible.
 
-    A part has at least ``least`` periods.
+    A stretch has at least ``least`` periods.
     """
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))

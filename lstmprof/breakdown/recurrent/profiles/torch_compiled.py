@@ -1,10 +1,11 @@
 """Cells in code that torch.compile compiled: matmuls are ops, everything else is fused kernels.
 
-Three events contain compiled code: ``Torch-Compiled Region: 0/1`` (numbers of frame and graph;
-without numbers before PyTorch 2.5), in it autograd's function ``CompiledFunction``, and in that the
-graph ``## Call CompiledFxGraph …``. No sigmoid and no tanh is visible, so only the widths of the
-matmuls show a cell: without recorded shapes no cell is recognised. A cell that multiplies x and h
-by one matmul is not recognised either, because that matmul may belong to any network.
+Three nested events contain compiled code, the outermost first: ``Torch-Compiled Region: 0/1``
+(numbers of frame and graph; without numbers before PyTorch 2.5), autograd's function
+``CompiledFunction``, and the graph ``## Call CompiledFxGraph …``. No sigmoid and no tanh is
+visible, so only the widths of the matmuls show a cell: without recorded shapes no cell is
+recognised. A cell that multiplies x and h by one matmul is not recognised either, because such a
+matmul may belong to any network.
 """
 
 from __future__ import annotations

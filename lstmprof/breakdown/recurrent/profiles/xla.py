@@ -281,7 +281,7 @@ def _unit(
 ) -> Network:
     """Return the cell that these matmuls and tanhs show; no cell if none fits.
 
-    Each operand of a matmul may be the weight.
+    Either operand of a matmul may be the weight.
     """
     left, right = operands[0]
     fitting = []
@@ -302,7 +302,7 @@ def _unit(
 
 
 def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
-    """Return the weight's shape (inner, outer): of the operand that multiplies ``batch`` rows."""
+    """Return the weight's shape (inner, outer) if the other operand has ``batch`` rows, or None."""
     for data, weight in (pair, pair[::-1]):
         if batch is not None and _other(data, weight) == batch:
             return _weight(weight, data)

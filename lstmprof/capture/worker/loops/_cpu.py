@@ -2,8 +2,8 @@
 
 NumPy measures the peak rates (FLOP/s, bytes/s). The number of threads is set by environment
 variables before the import, or for each session or model. ``Readings`` is a trace for frameworks
-without a timeline: a clock is read around their operators. It has torch.profiler's format, which
-lstmprof's reader and Perfetto know.
+without a timeline: the loop reads a clock before and after each operator. The trace has
+torch.profiler's format, which lstmprof's reader and Perfetto know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ product, copy = numpy_product, numpy_copy
 
 
 def device_of(requested: str) -> str:
-    """Return ``cpu``, the only device; ``cuda`` is refused earlier."""
+    """Return ``cpu``, the only device; an earlier check refuses ``cuda``."""
     return "cpu"
 
 

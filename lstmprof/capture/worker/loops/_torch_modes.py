@@ -1,7 +1,7 @@
 """Options of a PyTorch step: precision, and switches of the process.
 
-If this torch lacks a requested option, an error is raised: TF32 exists since PyTorch 1.7, autocast
-on a CPU since 1.10.
+The functions raise an error if this torch lacks a requested option: TF32 exists since PyTorch 1.7,
+autocast on a CPU since 1.10.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from lstmprof.implementations.cudnn._runtime import Buffer, Call
 
 
 def device_of(requested: str) -> str:
-    """Return the device: ``cuda:N``, or ``cpu``, which is refused later."""
+    """Return the device: ``cuda:N``, or ``cpu``, which a later check refuses."""
     shown = cuda_devices()
     if requested == "auto":
         return "cuda:0" if shown else "cpu"

@@ -28,7 +28,7 @@ from lstmprof.errors import CaptureError
 #: The value of ``framework`` in run.json; different from TensorFlow 2, for which lstmprof
 #: recommends other functions.
 FRAMEWORK = "tensorflow1"
-#: Category and process name of the ranges, beside the events that TensorFlow writes.
+#: Category and process name of the ranges that lstmprof adds to TensorFlow's events.
 RANGE, PROCESS = "lstmprof", "lstmprof"
 _DEVICE_NAME = re.compile(r"name: ([^,]+)")
 
