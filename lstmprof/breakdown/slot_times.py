@@ -202,9 +202,9 @@ class SlotTimes:
     def stalled(self, times: Floats, *, of_input: bool, blocked_ns: float = 0.0) -> Floats:
         """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
 
-        Other slots have the time 0. ``times`` has each slot's usual time. Host work never counts,
-        because a busy machine makes it longer. With ``of_input``, only waits for the input count,
-        because on a busy machine threads wait for each other in any step.
+        Other slots have the time 0, as have slots of host work, because a busy machine makes host
+        work longer. ``times`` has each slot's usual time. With ``of_input``, only waits for the
+        input count, because on a busy machine threads wait for each other in any step.
 
         If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in
         which the host is between ops or waits for input count, too, and add ``blocked_ns``.
