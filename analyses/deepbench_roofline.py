@@ -93,7 +93,7 @@ def operations(line: pd.Series) -> int:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return one claim per layer: its step at the largest size divided by that at the smallest.
+    """Return one claim per layer: the step at the largest size over the step at the smallest size.
 
     The size is the batch; for GRUs also the number of time steps.
     """

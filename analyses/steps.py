@@ -78,7 +78,7 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
 def newest(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per implementation: a run of the newest version.
 
-    Of several such runs, it is the run that took turns with most others.
+    If there are several such runs, return the run that took turns with most other runs.
     """
     keys = rows.version.map(version_key), rows.turns.map(len)
     order = rows.assign(_key=[*zip(*keys, strict=True)]).sort_values("_key", kind="stable")

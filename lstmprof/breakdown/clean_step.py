@@ -189,6 +189,7 @@ def clean_step(
     times = np.where(extra, 0.0, times)
     usual_ns = float(times @ slots.share)
     cost_ns, recording, disturbance = np.zeros(len(times)), None, Disturbance()
+    blocked_ns = 0.0
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
@@ -200,18 +201,26 @@ def clean_step(
         if iterations:
             timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
             most = iterations.undelayed_ns
+            if device is None and not starved:
+                blocked_ns = iterations.blocked_ns
+                profiled_ns = min(blocked_ns, slots.long_waits_ns(times))
+                timed = max(timed, iterations.quantile_ns() + profiled_ns)
             if iterations.calm and times @ slots.share < timed:
                 least_ns = timed + float(cost.usual(times) @ slots.share)
                 quantile, times = slots.raised(quantile, times, extra, least_ns)
                 least_between = BETWEEN_RAISED
         cost_ns, recording = cost.per_slot(times, timed, most, only_bound=starved)
+        if iterations and blocked_ns:  # a part of these waits may be in ``times``
+            more_ns = iterations.quantile_ns() - float((times - cost_ns) @ slots.share)
+            blocked_ns = max(blocked_ns + min(more_ns, 0.0), 0.0)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - cost_ns) @ slots.share))
         disturbance = replace(disturbance, least_between=least_between)
-    stalls = slots.stalls(times, of_input=measured is not None) & ~extra
-    left = np.maximum(np.where(stalls, slots.means(), times) - cost_ns, 0.0)
+    stalled = slots.stalled(times, of_input=measured is not None, blocked_ns=blocked_ns)
+    stalled = np.where(extra, 0.0, stalled)
+    left = np.maximum(np.maximum(stalled, times) - cost_ns, 0.0)
     left_ns = slots.new_lengths(left)
-    span, parts = spans_of(slots, Estimate(left, cost_ns, stalls, quantile, rounds), disturbance)
+    span, parts = spans_of(slots, Estimate(left, cost_ns, stalled, quantile, rounds), disturbance)
     clock = _Clock.of(intervals, left_ns)
     start = clock.at(intervals.start_ns)
     moved = replace(intervals, start_ns=start, end_ns=start + left_ns)

@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstmprof.breakdown.attribution import Intervals
+from lstmprof.breakdown.attribution import BETWEEN_OPS, Intervals
 from lstmprof.breakdown.slots import slots_of_intervals
-from lstmprof.events.annotate.calls import prepares
+from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import distinct, nearest, values_at
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]
@@ -198,26 +199,64 @@ class SlotTimes:
         below, above = self.sorted_ns[self.first + low], self.sorted_ns[self.first + high]
         return np.asarray(below + (at - low) * (above - below))
 
-    def stalls(self, times: Floats, *, of_input: bool) -> Flags:
-        """Return a mask of the slots with waits that are long in some steps only (see STALL_STEPS).
+    def stalled(self, times: Floats, *, of_input: bool, blocked_ns: float = 0.0) -> Floats:
+        """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
 
-        ``times`` has each slot's usual time. Host work never counts, because a busy machine makes
-        it longer. With ``of_input``, only waits for the input count, because on a busy machine
-        threads wait for each other in any step.
+        Other slots have the time 0, as have slots of host work, because a busy machine makes host
+        work longer. ``times`` has each slot's usual time. With ``of_input``, only waits for the
+        input count, because on a busy machine threads wait for each other in any step.
+
+        If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in
+        which the host is between ops or waits for input count, too, and add ``blocked_ns``.
         """
-        means, long = self.means(), self.cell_ns > SPREAD * times[self.slot_of_cell]
-        often = np.bincount(self.slot_of_cell[long], minlength=self.count)
-        waits = self._is_idle | self._on_device
+        means = self.means()
+        waits = self._may_block if blocked_ns else self._is_idle | self._on_device
         excess = np.where(waits, np.maximum(means - times, 0), 0.0) * self.share
-        step_ns = float(times @ self.share + excess.sum())
-        found = (often >= max(STALL_STEPS, STALL_SHARE * self.steps)) & (means > SPREAD * times)
-        found &= excess >= LEAST_STALL_SHARE * step_ns
-        if of_input:
-            around = nearest(self.events.rows_named("parent_id"), prepares(self.events))
-            inside = self.length_ns * (values_at(around, self.intervals.row) != NONE)
-            found &= np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
-        least = max(MOST_OF_EXCESS * excess.sum(), LEAST_STALLED * step_ns)
-        return np.asarray(found & (excess[found].sum() >= least), dtype=np.bool_)
+        step_ns = float(times @ self.share) + (blocked_ns or float(excess.sum()))
+        least_ns = LEAST_STALL_SHARE * step_ns
+        usual = times + least_ns if blocked_ns else SPREAD * times
+        long = self.cell_ns > usual[self.slot_of_cell]
+        often = np.bincount(self.slot_of_cell[long], minlength=self.count)
+        found = often >= max(STALL_STEPS, STALL_SHARE * self.steps)
+        found &= excess >= least_ns
+        if not blocked_ns:
+            found &= means > SPREAD * times
+            if of_input:
+                found &= self._of_input
+        whole_ns = float(excess[found].sum())
+        least_ns = max(
+            MOST_OF_EXCESS * excess.sum(), 0.0 if blocked_ns else LEAST_STALLED * step_ns
+        )
+        if not found.any() or whole_ns < least_ns:
+            return np.zeros(self.count)
+        stretch = blocked_ns / whole_ns if blocked_ns else 1.0
+        return np.where(found, times + stretch * (means - times), 0.0)
+
+    @cached_property
+    def _of_input(self) -> Flags:
+        """Return a mask of the slots whose time is mostly of the input's preparation."""
+        preparing = prepares(self.events)
+        around = nearest(self.events.rows_named("parent_id"), preparing)
+        inside = self.length_ns * (values_at(around, self.intervals.row) != NONE)
+        return np.asarray(
+            np.bincount(self.slot, 2 * inside - self.length_ns, minlength=self.count) > 0
+        )
+
+    def long_waits_ns(self, times: Floats) -> float:
+        """Return the time in ``times`` of the slots in which the script may wait for long."""
+        ns = np.where(self._may_block, times * self.share, 0.0)
+        return float(ns[ns >= LEAST_STALL_SHARE * (times @ self.share)].sum())
+
+    @property
+    def _may_block(self) -> Flags:
+        """Return a mask of the slots in which the host is mostly between ops or waits for input."""
+        between = [label in BETWEEN_OPS for label in self.intervals.labels]
+        takes_next = self.events.where_name(NEXT_OP.fullmatch)
+        times = Covered(self.events.start_ns[takes_next], self.events.end_ns[takes_next])
+        waits_ns = times.within(self.intervals.start_ns, self.intervals.end_ns)
+        waits = np.bincount(self.slot, 2 * waits_ns - self.length_ns, minlength=self.count) > 0
+        waits &= self._is_idle
+        return np.asarray(waits | self._of_input | np.array(between, dtype=np.bool_)[self.label])
 
     def new_lengths(self, times: Floats) -> Ints:
         """Return new lengths of the intervals in whole ns; each cell takes its slot's ``times``.
@@ -292,14 +331,14 @@ class Span:
 class Estimate:
     """How the clean times were computed: a quantile minus the cost of recording, per slot.
 
-    ``cost_ns`` is the cost of recording. The slots of the mask ``stalls`` have their mean, not the
-    quantile. ``times`` are the clean times of the slots. ``round_of`` has each step's round
-    (process); None if all steps are of one process.
+    ``cost_ns`` is the cost of recording. ``stalled`` has the times of slots with waits, which are
+    multiples of their means, and 0 for the others. ``times`` are the clean times of the slots.
+    ``round_of`` has each step's round (process); None if all steps are of one process.
     """
 
     times: Floats
     cost_ns: Floats
-    stalls: Flags
+    stalled: Floats
     quantile: float
     round_of: Sequence[int] | None
 
@@ -364,6 +403,7 @@ def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]
     labels = len(slots.intervals.labels)
     chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
+    stretch = estimate.stalled[chosen] / np.maximum(slots.means()[chosen], 1.0)
     rounds = _members(estimate.round_of, slots.steps)
     generator = np.random.default_rng(0)
     wholes, parts = np.empty(RESAMPLES + 1), np.empty((RESAMPLES + 1, labels))
@@ -377,7 +417,7 @@ def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]
         at = np.rint(estimate.quantile * np.maximum(present - 1, 0)).astype(np.int64)
         ns = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
         sums = np.where(np.isfinite(drawn), drawn, 0.0).sum(axis=1)
-        ns = np.where(estimate.stalls[chosen], sums / np.maximum(present, 1), ns)
+        ns = np.where(stretch > 0, stretch * sums / np.maximum(present, 1), ns)
         left = np.where(present > 0, np.maximum(ns - estimate.cost_ns[chosen], 0.0), 0.0)
         left = np.where(np.isfinite(left), left, 0.0) * present / drawn.shape[1]
         wholes[number] = left.sum()

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof.breakdown.slot_times import Span
+from lstmprof.breakdown.slot_times import LEAST_STALLED, STALL_SHARE, Span
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
@@ -209,7 +209,8 @@ class Iterations:
         """Return whether one CPU thread did all work; False if a user's own code ran."""
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
-        return info.device == "cpu" and alone and info.source != OWN_CODE
+        users = info.source == OWN_CODE or self.column("thread_cpu_ns") is not None
+        return info.device == "cpu" and alone and not users
 
     @cached_property
     def _waits_ns(self) -> Ints | None:
@@ -242,6 +243,40 @@ class Iterations:
         return bool(waited_ns <= MOST_WAITED * self.wall_ns.sum())
 
     @property
+    def blocked_ns(self) -> float:
+        """Return for how much longer than usual the steps' thread is blocked in an iteration.
+
+        A blocked thread neither runs nor waits for a CPU: it sleeps, or waits for input, a lock or
+        another thread. Time in which other threads waited for a CPU is subtracted, because it may
+        have prolonged the wait. The usual time is the 10th percentile. The first half of the
+        iterations before and after the profile does not count, because batches become ready while
+        lstmprof starts or ends a profile. Neither do waits of fewer than ``STALL_SHARE`` of the
+        others. The result is 0 if the time is unknown or less than ``LEAST_STALLED`` of the
+        iteration.
+        """
+        names = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
+        columns = [self.column(name) for name in names]
+        if any(column is None for column in columns):
+            return 0.0
+        ran_ns, waited_ns, others_ns, children_ns = (c for c in columns if c is not None)
+        all_blocked_ns = np.maximum(self.wall_ns - ran_ns - waited_ns, 0)
+        later = self._later
+        blocked_ns, others_ns = all_blocked_ns[later], (others_ns + children_ns)[later]
+        most_ns = np.quantile(blocked_ns, 1 - STALL_SHARE)
+        typical_ns = max(np.median(blocked_ns), np.minimum(blocked_ns, most_ns).mean())
+        more_ns = float(typical_ns - others_ns.mean() - np.quantile(all_blocked_ns, QUANTILE))
+        step_ns = self.quantile_ns() + more_ns
+        return more_ns if more_ns >= LEAST_STALLED * step_ns else 0.0
+
+    @property
+    def _later(self) -> Ints:
+        """Return the second half of each round's iterations before the profile, and after it."""
+        late = self.column("after_profile")
+        passes = 2 * self.rounds + (0 if late is None else late)
+        members = (np.flatnonzero(passes == number) for number in np.unique(passes))
+        return np.concatenate([some[len(some) // 2 :] for some in members])
+
+    @property
     def undelayed_ns(self) -> float | None:
         """Return a low percentile of the iterations' wall times minus their waits for a CPU.
 
@@ -262,8 +297,13 @@ class Iterations:
         else:
             ran_ns, all_ns = self.column("thread_cpu_ns"), self.column("cpu_ns")
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
-            beside = math.inf if ran_ns is None or all_ns is None else all_ns.sum() - ran_ns.sum()
-            if children or beside > ALONE_SHARE * wall_ns.sum():
+            if children or ran_ns is None or all_ns is None:
+                return None
+            # Waits before and after an iteration count, too, and hide how long it was blocked.
+            blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
+            if blocked_ns > LEAST_LOST * wall_ns.sum():
+                return None
+            if (all_ns - ran_ns).sum() > ALONE_SHARE * wall_ns.sum():
                 return None
         return float(np.quantile(wall_ns - waits_ns, QUANTILE))
 

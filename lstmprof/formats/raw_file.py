@@ -319,7 +319,7 @@ def json_value(raw: bytes) -> Any:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object; return an empty one if ``text`` is none."""
+    """Parse a JSON object; return an empty object if ``text`` is no JSON object."""
     try:
         return as_object(json_value(text.encode("utf-8", "replace")))
     except (ValueError, RecursionError):

@@ -5,7 +5,7 @@ processes are the XPlane's planes (devices), and its threads the lines (streams,
 of ``xplane`` apply. To know when reading the events:
 
 - ``ts`` and ``dur`` are microseconds with picosecond digits, from the beginning of the profile,
-  whatever ``displayTimeUnit`` is. Events without a duration are written with 1 ps.
+  whatever ``displayTimeUnit`` is. An event without a duration has the duration 1 ps.
 - The name of an op is its type; its full name is ``long_name``. The event that begins a step has a
   ``step_name``: the event's name and a number.
 - The exporter keeps only the first million events, and drops events that join the threads of

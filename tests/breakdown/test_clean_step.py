@@ -335,6 +335,53 @@ def test_a_wait_of_every_third_step_is_a_third_of_it_and_listed(
     assert [(rare.name, rare.steps, rare.each_ns) for rare in clean.rare] == [(name, 3, 50_000)]
 
 
+MS = 1_000_000
+
+
+def waiting_steps(waits_ms: list[int]) -> tuple[EventTable, list[Window]]:
+    """Steps of Python, in which the script waits, and a matmul of 5 ms."""
+    rows, windows, at = [], [], 0
+    for step, wait_ms in enumerate(waits_ms):
+        begin_ns = at + 10_000 + wait_ms * MS
+        end_ns = begin_ns + 5 * MS
+        rows.append(row("step", "step", at, end_ns, tid=1))
+        rows.append(row("op", "aten::mm", begin_ns, end_ns, tid=1, category="gemm"))
+        windows.append(Window(None, step, at, end_ns, 0))
+        at = end_ns
+    return linked(table(rows)), windows
+
+
+@pytest.mark.parametrize(
+    ("profiled_ms", "timed_ms", "others_ms", "expected_ms"),
+    [
+        # batches come every 20 ms; some were ready, because the profiler's start took long
+        ([0, 0, 0, *[15] * 7], [0, 0, 0, *[15] * 17], 0, 15),
+        ([0, 0, 0, 0, 0, 0, *[15] * 4], [0, 0, 0, *[15] * 17], 0, 15),
+        ([0, 0, 0, 0, 0, 0, *[15] * 4], [*[0] * 9, *[15] * 11], 0, 15),
+        ([15] * 10, [0, 0, 0, *[15] * 17], 0, 15),
+        ([0, 30], [0, 0, 15, 15], 0, 15),  # too few profiled steps for a percentile
+        ([*[10, 0] * 5], [*[10, 0] * 10], 0, 5),
+        ([0, 0, 0, *[15] * 7], [0] * 20, 0, 0),  # no timed step waited
+        ([0, 0, 0, *[15] * 7], [*[0] * 19, 90], 0, 0),  # few waited
+        ([0, 0, *[15] * 7, 0], [0, 0, 0, *[15] * 17], 15, 0),  # other threads wanted a CPU
+        ([*[0] * 9, 30], [0, 0, 0, *[15] * 17], 0, 0),  # one wait shows no place
+    ],
+)
+def test_a_wait_that_varies_counts_as_long_as_the_timed_steps_show(
+    profiled_ms: list[int], timed_ms: list[int], others_ms: int, expected_ms: float
+) -> None:
+    walls = timings([(5 + wait_ms) * MS for wait_ms in timed_ms])
+    times = {"thread_cpu_ns": 5, "waited_ns": 0, "others_waited_ns": others_ms}
+    for name, ms in {**times, "children_waited_ns": 0}.items():
+        place = walls.schema.get_field_index(name)
+        walls = walls.set_column(place, name, pa.array([ms * MS] * len(walls), pa.int64()))
+    facts = {"source": OWN_CODE, "device": "cpu", "threads": 1, "affinity": [0]}
+    clean = clean_step(*waiting_steps(profiled_ms), None, measured_run(run_info(facts), walls))
+    assert parts(clean)["python"] == pytest.approx(expected_ms * MS, abs=0.02 * MS)
+    assert parts(clean)["gemm"] == pytest.approx(5 * MS, abs=0.02 * MS)
+    assert clean.span.low_ns < clean.span.ns < clean.span.high_ns
+
+
 def test_a_wait_of_the_first_step_is_listed_alone() -> None:
     clean = clean_step(*steps_after(DATA, [50_000, 10, 10]), None, None)
     assert parts(clean) == {"python": 10, "gemm": OP_NS}
@@ -411,9 +458,11 @@ def test_a_step_that_sleeps_takes_its_sleep_too() -> None:
     [
         (OWN_CODE, {"cpu_ns": 1}, 1),
         (OWN_CODE, {"cpu_ns": 2}, 3),  # another thread of the process ran meanwhile
+        (OWN_CODE, {"cpu_ns": 1, "waited_ns": 1}, 3),  # it slept
         (OWN_CODE, {"cpu_ns": 1, "children_waited_ns": 1}, 3),
         (CAPTURED, {"cpu_ns": 1, "voluntary_switches": 0}, 1),
         (CAPTURED, {"cpu_ns": 1, "voluntary_switches": 1}, 3),  # it may have slept
+        (CAPTURED, {"cpu_ns": 1, "voluntary_switches": 1, "thread_cpu_ns": 1, "waited_ns": 2}, 1),
     ],
 )
 def test_long_ops_that_wait_for_a_cpu_in_every_step_take_what_they_run(
@@ -422,7 +471,9 @@ def test_long_ops_that_wait_for_a_cpu_in_every_step_take_what_they_run(
     """No low percentile of an op of many milliseconds is without interruptions."""
     events, windows = steps_of(lambda step, op: 3 * OP_NS + 2 * GAP_NS)
     walls = timings([3 * STEP_NS] * 20)
-    for name, steps in {"thread_cpu_ns": 1, "waited_ns": 2, **counters}.items():
+    if source == OWN_CODE:
+        counters = {"thread_cpu_ns": 1, "waited_ns": 2, **counters}
+    for name, steps in counters.items():
         place = walls.schema.get_field_index(name)
         values = pa.array([steps * STEP_NS] * 20, pa.int64())
         walls = walls.set_column(place, name, values)

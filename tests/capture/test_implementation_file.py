@@ -291,3 +291,5 @@ def test_a_file_that_sleeps_waits_at_its_line(tmp_path: Path) -> None:
     parts = {row["part"]: row["ns"] for row in breakdown["account"]}
     assert parts["waiting"] == first["slow_ns"]
     assert "waiting" not in {row["part"] for row in breakdown["ledger"]}  # of single steps
+    cpu_share = breakdown["timings"][0]["cpu_share"]
+    assert cpu_share is None or cpu_share > 0.4  # a thread that sleeps waits for no CPU

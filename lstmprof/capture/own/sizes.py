@@ -8,9 +8,10 @@ reads these inputs as if the profiler had recorded them. Source: torch/nn/module
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from lstmprof.capture.worker.shapes import OpInputs, StepInputs
@@ -30,50 +31,55 @@ class _LayerCall(NamedTuple):
 
 
 class ModuleSizes:
-    """The calls of recurrent modules in profiled steps, recorded by a hook on all modules.
+    """The calls of recurrent modules in profiled steps, recorded by wrappers of ``forward``.
 
-    ``step_begins`` and ``step_ends`` are called for every step; the hook exists in profiled steps
-    only. Models that torch.compile compiled get no hook, because it would compile them again.
+    A hook on modules would miss scripts that call ``forward`` directly, such as AWD-LSTM.
+
+    ``step_begins`` and ``step_ends`` are called for every step; the wrappers exist in profiled
+    steps only. Models that torch.compile compiled get none: it would compile them again.
     """
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        rnn = torch.nn.modules.rnn
-        self._recurrent = (rnn.RNNBase, rnn.RNNCellBase)
+        names = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+        self._recurrent = [getattr(torch.nn, name) for name in names]
         self._calls: list[_LayerCall] = []
         self._begun = self._ended = 0  # profiled steps
-        self._hook: Any = None
+        self._undo: list[Callable[[], None]] = []
         self._thread: int | None = None
 
     def step_begins(self, profiling: bool) -> None:
-        """Install the hook before a step that will be profiled (``profiling``), else remove it."""
+        """Install the wrappers before a step that will be profiled, else remove them."""
         if not profiling:
             self.close()
             return
         self._begun += 1
-        if self._hook is None and not has_compiled():
+        if not self._undo and not has_compiled():
             self._thread = threading.get_ident()
-            module = self._torch.nn.modules.module
-            self._hook = module.register_module_forward_pre_hook(self._note)
+            for module in self._recurrent:
+                self._undo.append(functools.partial(setattr, module, "forward", module.forward))
+                module.forward = self._noted(module.forward)
 
     def step_ends(self) -> None:
         """Count the profiled step that has ended."""
         self._ended = self._begun
 
     def close(self) -> None:
-        """Remove the hook."""
-        hook, self._hook = self._hook, None
-        if hook is not None:
-            hook.remove()
+        """Remove the wrappers."""
+        while self._undo:
+            self._undo.pop()()
 
-    def _note(self, module: Any, arguments: Any) -> None:
-        if isinstance(module, self._recurrent) and threading.get_ident() == self._thread:
-            with contextlib.suppress(Exception):  # the training goes on without this size
-                self._add(module, arguments)
+    def _noted(self, forward: Any) -> Any:
+        @functools.wraps(forward)
+        def called(module: Any, *arguments: Any, **named: Any) -> Any:
+            if threading.get_ident() == self._thread:
+                with contextlib.suppress(Exception):  # the training goes on without this size
+                    self._add(module, arguments or tuple(named.values()))
+            return forward(module, *arguments, **named)
+
+        return called
 
     def _add(self, module: Any, arguments: Any) -> None:
-        if not arguments:
-            return
         data, batch_sizes = arguments[0], None
         if isinstance(data, self._torch.nn.utils.rnn.PackedSequence):
             data, batch_sizes = data.data, data.batch_sizes

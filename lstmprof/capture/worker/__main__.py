@@ -209,7 +209,8 @@ def run_passes(
     device, folder = place
     os.makedirs(folder)
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
-    loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
+    step, users = functools.partial(trainer.step, ranges), request.file is not None
+    loop = timing.Loop(step, trainer.loss, trainer.device_ns, users=users)
     # the energy of the CPUs would include other workers that take turns, so it is not read
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)

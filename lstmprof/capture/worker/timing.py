@@ -19,7 +19,16 @@ import os
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lstmprof.capture.request import TURN, CaptureRequest
-from lstmprof.capture.worker.usage import SELF, Counts, Usage, Waiting, difference, usage
+from lstmprof.capture.worker.usage import (
+    SELF,
+    Counts,
+    Usage,
+    Waiting,
+    difference,
+    usage,
+    waiting_between,
+    waits,
+)
 from lstmprof.errors import CaptureError
 
 Clock = Callable[[], int]
@@ -69,6 +78,7 @@ class Loop:
     loss: Callable[[Any], float]
     device_ns: Callable[[], Optional[int]]
     usage: Callable[[int], Usage] = usage
+    users: bool = False  # the step runs the user's own code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +119,16 @@ def timed(
     began_ns = reported_ns = clock()
     step, usage = loop.step, loop.usage
     for number in range(warmup + iterations):
+        waiting = waits() if loop.users else None
         before = usage(SELF)
         start_ns = clock()
         outcome = step()
         end_ns = clock()
         counts = difference(before, usage(SELF))
+        waited = waiting_between(waiting, waits(ends=True) if loop.users else None)
         device_ns, loss = loop.device_ns(), loop.loss(outcome)
-        row = Iteration(number, number < warmup, False, end_ns - start_ns, device_ns, counts, loss)
+        took_ns, is_warmup = end_ns - start_ns, number < warmup
+        row = Iteration(number, is_warmup, False, took_ns, device_ns, counts, loss, None, waited)
         rows.append(row)
         refuse_unless_finite(loss, number)
         if end_ns - reported_ns >= REPORT_EVERY_NS:

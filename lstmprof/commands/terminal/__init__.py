@@ -167,7 +167,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return the first columns of ``spare``, as few as must be omitted; None if all are too few."""
+    """Return the fewest columns to omit, in the order of ``spare``; None if all are not enough."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)

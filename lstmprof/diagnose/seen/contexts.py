@@ -99,7 +99,7 @@ class _StepThreads:
 
 
 class Preparing:
-    """The events that prepared the input, and the times in which they did."""
+    """The events that prepared the input, and the times in which these events ran."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
         preparing = prepares(events)

@@ -64,7 +64,9 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells of the compiled call with most matmuls of the state; None if under 8.
+    """Return the cells of the compiled call with most matmuls of the state.
+
+    Return None if no call has ``_LOOPED`` such matmuls.
 
     The MLP of a transformer has matmuls of the same shape (the output is four times as wide as the
     input), but narrower matmuls follow each of them. Between the time steps of a cell, every matmul

@@ -40,8 +40,8 @@ _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
 #: Alias of a foreign key in queries that join a table with the rows to which the key refers.
 _KEY = "pointing_key"
-#: (first byte, byte after) of the page size and of the page count in the file's header:
-#: https://sqlite.org/fileformat2.html, section 1.3.
+#: Positions of the page size and of the page count in the file's header: (first byte, byte after
+#: the last). Source: https://sqlite.org/fileformat2.html, section 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 

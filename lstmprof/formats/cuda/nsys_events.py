@@ -383,7 +383,10 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return times, pid and tid; ``globalTid`` is machine, process, thread: 16, 24, 24 bits."""
+    """Return times, pid and tid.
+
+    ``globalTid`` has 16 bits for the machine, 24 for the process and 24 for the thread.
+    """
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {

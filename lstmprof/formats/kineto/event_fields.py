@@ -277,7 +277,7 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Names of a counter's series that are not added to the counter's name.
+#: Names of series that the reader does not append to the name of their counter.
 _PLAIN = ("", "value")
 
 

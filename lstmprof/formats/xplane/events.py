@@ -40,7 +40,7 @@ _MESSAGES: Messages = {
     "Shape": "element_type 2 int64, dimensions 3 *int64",
     "OpMetadata": "op_name 2 bytes",
 }
-#: Values of ``PrimitiveType`` (xla_data.proto) that occur in matmuls.
+#: Value of ``PrimitiveType`` (xla_data.proto) → name of the element type, for types of matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
 #: Custom calls that multiply matrices: calls of libraries, and cuDNN's recurrent layers
 #: (``jax.experimental.rnn``).

@@ -79,6 +79,14 @@ def test_a_layer_has_the_sizes_that_recorded_shapes_show(
     assert seen == expected
 
 
+def test_a_call_of_forward_itself_has_sizes(tmp_path: Path) -> None:
+    module, forward, x = torch.nn.LSTM(5, 7), torch.nn.LSTM.forward, torch.ones(4, 3, 5)
+    for call in (lambda: module.forward(x), lambda: module.forward(input=x)):
+        (seen,) = networks(tmp_path, [call], ModuleSizes(torch))
+        assert (seen.time_steps, seen.batch, seen.inputs, seen.hidden) == (4, 3, 5, 7)
+    assert torch.nn.LSTM.forward is forward
+
+
 @pytest.mark.parametrize("shapes", [False, True])
 @pytest.mark.parametrize(("layers", "directions"), [(2, 1), (1, 2)])
 def test_two_layers_and_two_directions_differ_even_if_all_weights_are_alike(
@@ -118,4 +126,4 @@ def test_a_profile_of_ones_own_loop_has_sizes_though_shapes_are_expensive(
     layers = lp.read(tmp_path / "run").table("layers").to_pandas()
     columns = ["time_steps", "batch", "inputs", "hidden"]
     assert layers[columns].to_numpy().tolist() == [[4, 3, 5, 7]]
-    assert not torch.nn.modules.module._global_forward_pre_hooks
+    assert not hasattr(torch.nn.LSTM.forward, "__wrapped__")

@@ -312,6 +312,21 @@ def test_eight_steps_are_enough_for_a_run(steps: int, timed: int, tmp_path: Path
     assert [row["step"] for row in json.loads(table.stdout)] == [0, 1, 2]
 
 
+def test_a_batch_that_some_steps_wait_for_is_part_of_the_step(tmp_path: Path) -> None:
+    """Each batch takes 20 ms; some are ready, because the profiler's start takes longer."""
+    pytest.importorskip("torch")
+    ended = ran(tmp_path, "run", PROGRAMS / "torch_queue.py", "--quiet", "--", 150)
+    assert ended.returncode == 0, ended.stderr
+    table = ran(tmp_path, "breakdown", "traces/torch_queue", "--format", "json")
+    breakdown = json.loads(table.stdout)
+    parts = {row["part"]: row["ns"] for row in breakdown["account"]}
+    step_ns = sum(parts.values())
+    assert 10_000_000 < step_ns < 24_000_000  # on a busy machine, fewer steps wait
+    assert parts["waiting"] > 0.5 * step_ns
+    verdict = diagnosed(tmp_path, "torch_queue")["verdict"]
+    assert (verdict["kind"], verdict["cause"]) == ("waiting", "torch_queue.py:39 waits (.get)")
+
+
 def test_a_run_after_a_fix_says_what_was_gained(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(SLEEPS, encoding="utf-8")

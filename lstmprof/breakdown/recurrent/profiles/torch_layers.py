@@ -1,14 +1,15 @@
 """Recurrent layers that PyTorch runs as one op, from its inputs (aten/src/ATen/native/RNN.cpp).
 
 - ``aten::lstm(input, hx, params, …)``: hx is (layers·directions, batch, hidden); params has per
-  layer and direction W, U, two biases, and with a projection (projection, hidden).
+  layer and direction W, U, two biases and, if there is a projection, its matrix (projection,
+  hidden).
 - ``aten::lstm(data, batch_sizes, hx, params, …)`` for packed sequences: data has one row per time
   step of each sequence, batch_sizes one entry per time step.
 - ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)``; ``miopen_rnn`` without weight_buf.
 - ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
 
-Before PyTorch 2.1 lists of tensors are not recorded, so the inner op is read. Autocast nests an op
-in an op of the same name; the inner op shows the element type of the computation.
+Before PyTorch 2.1, lists of tensors are not recorded, so lstmprof reads the inner op. Autocast
+nests an op in an op of the same name; the inner op shows the element type of the computation.
 """
 
 from __future__ import annotations
