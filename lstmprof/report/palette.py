@@ -236,7 +236,10 @@ def family_of(part: Part) -> Family:
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """Return the families that contain ``names`` (parts or families), with only these parts."""
+    """Return the families of the parts ``names``, each with only those of its parts in ``names``.
+
+    A name of a family selects the part that is named as the family.
+    """
     wanted = set(names)
     some = [
         (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))

@@ -165,7 +165,7 @@ class Run:
         return path
 
     def file(self, table: str) -> Path | None:
-        """Return the path of the file of ``table`` (``"events"`` …) after validation, or None."""
+        """Validate and return the file of ``table`` (``"events"`` …); None if the run has none."""
         path: Path | None = getattr(self, f"{table}_file")
         for column in _texts(SCHEMA) if table == "events" else ():
             self.narrow_events([column])  # checks the texts; one column at a time saves memory

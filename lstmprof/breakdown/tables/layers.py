@@ -77,7 +77,7 @@ _ALGORITHM = tuple(
         Column.text(
             f"{prefix}algorithm_unmet",
             "for each algorithm that the framework does not request: the change to the layer that "
-            "meets the first unmet condition of this algorithm",
+            "meets the first condition of this algorithm that it does not meet now",
             _NOT_CUDNN,
         ),
     )

@@ -314,9 +314,9 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="The run has a handwritten cell of `lstmprof list`, and each time step runs a matmul "
-    "that does not need the result of the previous time step. On a CPU, dispatch also takes at "
-    "least half of the step",
+    condition="The run is of a built-in implementation (`lstmprof list`) with a handwritten cell, "
+    "and each time step runs a matmul that does not need the result of the previous time step. On "
+    "a CPU, dispatch also takes at least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -342,8 +342,9 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A handwritten cell of `lstmprof list` runs five or more elementwise ops per time "
-    "step. On a CPU, the run is also compared with a faster run of torch-compile",
+    condition="The run is of a built-in implementation (`lstmprof list`) with a handwritten cell, "
+    "and the cell runs five or more elementwise ops per time step. On a CPU, the run is also "
+    "compared with a faster run of torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(

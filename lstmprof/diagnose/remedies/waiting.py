@@ -85,8 +85,8 @@ def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
     fix="avoid .item(): keep the value (such as the loss) as a tensor; read the tensor once in "
     "many steps",
     condition="The host reads values of tensors in the step (aten::item). On a GPU, the reads also "
-    "block the host; and for kinds of time other than sync, the host reads two or more values per "
-    "step, and the reads take at least a fifth of the step",
+    "block the host. For another kind of time than sync on a GPU, the host reads two or more "
+    "values per step, and the reads take at least a fifth of the step",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
     several_kinds=True,

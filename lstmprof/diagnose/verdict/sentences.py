@@ -84,7 +84,10 @@ def _forecast_error(error: Error | None) -> str:
 def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return a sentence: the predicted step, the saving, the part that is then largest, errors."""
+    """Return a sentence: the predicted step, the saving, and the largest part after the change.
+
+    The sentence ends with the known error of such forecasts (``error``) and with doubts.
+    """
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0
     ends = f"{milliseconds(prediction.predicted_ns)} instead of {milliseconds(replayed_ns)} ms"

@@ -362,10 +362,10 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _beginning_of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Return the beginning with the events that began before the end of ``step``.
+    """Return the part of the profile that began before the end of ``step``.
 
-    Return None if a device is used elsewhere in the file but not here: then it is unknown what the
-    host waits for.
+    Return None if a device is used in the file, but not in this part: in this case it is unknown
+    what the host waits for.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)

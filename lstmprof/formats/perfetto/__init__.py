@@ -262,7 +262,10 @@ _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """Return an argument of the instant ``name``, parsed if it is JSON or a bare list of it."""
+    """Parse an argument of the instant ``name`` as JSON, or as a JSON list without brackets.
+
+    Return the argument unchanged if it is neither.
+    """
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value
