@@ -62,7 +62,7 @@ def test_of_a_gpu_that_no_process_uses_they_are_left_out(tmp_path: Path) -> None
     profile = read_tables(tmp_path, **tables(*samples, TARGET_INFO_CUDA_DEVICE=of_process))
     assert told(profile) == [(20, 0, ACTIVE, 40.0)]
     (note,) = profile.notes
-    assert note.startswith("1 GPU metric values were left out: ")
+    assert note.startswith("1 GPU metric values were left out")
 
 
 def test_two_processes_that_call_two_gpus_alike_have_nsights_numbers(tmp_path: Path) -> None:

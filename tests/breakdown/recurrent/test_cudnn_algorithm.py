@@ -199,7 +199,7 @@ def test_a_batch_too_large_for_volta_is_said_as_such() -> None:
     assert refusal is not None
     assert (refusal.condition, refusal.need) == (
         "enough time steps",
-        "use a batch size of at most 128 (not 144)",
+        "use a batch size of at most 128 (this batch size is 144)",
     )
 
 
