@@ -187,7 +187,7 @@ def test_a_step_on_cudnn_is_told_of_no_path_to_it(tmp_path: Path) -> None:
             "cuDNN for JAX",
             "16 matmuls per step",
         ),
-        ("jit(<lambda>)/jvp()/while/body/closed_call", "cuDNN for JAX", "likely an LSTM"),
+        ("jit(<lambda>)/jvp()/while/body/closed_call", "cuDNN for JAX", "probably an LSTM"),
         (
             "jit(train_step)/jvp(lstm)/while/body/closed_call/lstm_cell",
             "a layer op for Keras",
