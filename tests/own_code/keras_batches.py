@@ -27,7 +27,7 @@ def main():
     held_out = next(batches(1, 64, 10, 4))
     for number, (series, following) in enumerate(batches(count, 8, 10, 4)):
         loss = model.train_on_batch(series, following)
-        if number % 20 == 0:
+        if number % 50 == 0:
             tested = model.test_on_batch(*held_out)
             print(f"batch {number}: loss {float(loss):.3f}, tested {float(tested):.3f}")
 

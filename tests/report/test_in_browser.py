@@ -214,7 +214,7 @@ def test_the_pair_chooser_changes_the_waterfall(opened: Opened) -> None:
     )
     assert opened.texts("#pair-said") != said
     assert "slow takes" in opened.texts("#pair-said")[0]
-    assert "clean steps of 2 profiled steps" in opened.texts("#pair-caption")[0]
+    assert "clean steps from 2 profiled steps" in opened.texts("#pair-caption")[0]
     after = opened.texts(drawn)
     opened.tab.click("#theme")
     opened.drawn()

@@ -12,11 +12,14 @@ sequence, a mask sets h_t and c_t to 0.
 
 from __future__ import annotations
 
+import pathlib
+import re
 from typing import Any, Dict, Mapping, Optional, Tuple, Type
 
 import numpy as np
 import tensorflow as tf
 
+from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload, reordered
 
 
@@ -165,13 +168,32 @@ def mixed_precision(precision: str) -> None:
     """Make TensorFlow rewrite all graphs created later: matmuls and similar ops run in 16 bits.
 
     The rewrite inserts casts; weights stay float32. It converts to float16 on NVIDIA GPUs only, and
-    to bfloat16 on CPUs only. Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
+    to bfloat16 on CPUs with AVX-512 only: elsewhere TensorFlow silently computes in float32.
+    Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
+
+    Raises:
+        CaptureError: TensorFlow would not rewrite graphs to bfloat16 on this CPU.
     """
+    if precision == "amp-bf16" and not _computes_in_bfloat16():
+        raise CaptureError(
+            "TensorFlow computes in bfloat16 only on a CPU with AVX-512, which this CPU lacks",
+            "use another --precision",
+        )
     option = {
         "amp-fp16": "auto_mixed_precision",
         "amp-bf16": "auto_mixed_precision_onednn_bfloat16",
     }[precision]
     tf.config.optimizer.set_experimental_options({option: True})
+
+
+def _computes_in_bfloat16() -> bool:
+    """Return False if this is an x86 CPU without the instructions that TensorFlow asks for."""
+    try:
+        text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    flags = re.findall(r"^flags\s*:.*", text, re.MULTILINE)
+    return not flags or "avx512f" in flags[0] or "avx_ne_convert" in flags[0]
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:

@@ -339,7 +339,7 @@ def test_a_run_after_a_fix_says_what_was_gained(tmp_path: Path) -> None:
     fast = ran(tmp_path, "run", "train.py", *faster)
     assert fast.returncode == 0, fast.stderr
     last = fast.stderr.splitlines()[-1]
-    (gain,) = re.findall(r"gained: ([\d.]+) ms", last)
+    (gain,) = re.findall(r"real gain: ([\d.]+) ms", last)
     assert 40 < float(gain) < 60
 
 
