@@ -21,7 +21,7 @@ from typing import Any
 from lstmprof import __version__
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import WORKERS_OWN, CaptureResult, result_in
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.errors import LstmprofError, RunError
 from lstmprof.events.schema import SCHEMA_VERSION
 

@@ -23,7 +23,7 @@ from lstmprof.capture.implementation_file import (
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
 from lstmprof.capture.kept_rounds import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
-from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError, unknown_name
 from lstmprof.runs.run import Run, is_run, open_run
 from lstmprof.workloads import Workload

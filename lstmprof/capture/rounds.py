@@ -27,7 +27,7 @@ from lstmprof.capture.request import (
     run_name,
 )
 from lstmprof.capture.supervisor import CaptureResult, Seat, Turns, capture
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.numbers import number_of
 from lstmprof.runs.directory import check_name, staging

@@ -17,7 +17,8 @@ from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan,
 from lstmprof.capture.own.recompiled import recompiled_by_torch
 from lstmprof.capture.own.sizes import ModuleSizes
 from lstmprof.capture.request import RESULT
-from lstmprof.capture.worker import host, shapes, timing
+from lstmprof.capture.worker import shapes, timing
+from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler, framework_of, profiler_of
 from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line

@@ -23,8 +23,8 @@ from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List
 import lstmprof
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, to_stderr, verdict_of
+from lstmprof.capture.worker.machine.meters import NvmlGpu
 from lstmprof.capture.worker.metadata import now
-from lstmprof.capture.worker.meters import NvmlGpu
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.errors import LstmprofError, UsageError, command_line, one_line
 from lstmprof.runs.directory import cache_folder

@@ -17,8 +17,8 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from lstmprof.capture.worker.machine.usage import SELF, difference, usage
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.usage import SELF, difference, usage
 
 #: Repeats of each loop (the median counts), calls per loop, and ranges per loop. In total they take
 #: 20 ms with torch.profiler.

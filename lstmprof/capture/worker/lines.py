@@ -30,7 +30,7 @@ from types import CodeType, FrameType
 from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import lstmprof
-from lstmprof.capture.worker.usage import active_ns, this_thread
+from lstmprof.capture.worker.machine.usage import active_ns, this_thread
 
 #: Seconds between two samples. Not a divisor of a round number of milliseconds, so that samples do
 #: not keep pace with periodic work.

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 
 from lstmprof import __version__
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.profiling import Profiled, nvtx_ranges
 from lstmprof.capture.worker.timing import Iteration
 

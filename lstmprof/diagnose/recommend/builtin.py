@@ -17,7 +17,7 @@ from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters, lacks
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.rounds import capture_run
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.diagnose.certainty.pair import CELLS, in_words
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.recommend.shapes import (

@@ -16,7 +16,7 @@ from lstmprof.capture.implementation_file import ImplementationFile
 from lstmprof.capture.interpreters import lacks
 from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import MOST_IN_TURNS, captured_runs, span
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import FORMS

@@ -20,7 +20,7 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
+from lstmprof.capture.worker.machine.host import cpu_facts
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload

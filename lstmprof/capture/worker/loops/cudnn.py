@@ -26,7 +26,7 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import NSYS, CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cuda_devices, thread_count
+from lstmprof.capture.worker.machine.host import cuda_devices, thread_count
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
 from lstmprof.implementations import cudnn as api

@@ -25,11 +25,11 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
-from lstmprof.capture.worker.peaks import Run, faster, numpy_copy, numpy_product
+from lstmprof.capture.worker.machine.host import cpu_facts
+from lstmprof.capture.worker.machine.peaks import Run, faster, numpy_copy, numpy_product
+from lstmprof.capture.worker.machine.settings import denormals, tried
 from lstmprof.capture.worker.profiling import DOMAIN, Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"

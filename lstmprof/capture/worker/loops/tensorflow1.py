@@ -18,9 +18,9 @@ import tensorflow.compat.v1 as tf
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest, wanted
 from lstmprof.capture.worker import loops, shapes
-from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
-from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.machine.host import cuda_devices
+from lstmprof.capture.worker.machine.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow1 as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.shapes import inputs_of

@@ -26,9 +26,10 @@ import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import driver, loops, shapes
+from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.loops._torch_modes import autocast, scaler, set_switches, set_tf32
-from lstmprof.capture.worker.peaks import Run, faster
+from lstmprof.capture.worker.machine import driver
+from lstmprof.capture.worker.machine.peaks import Run, faster
 from lstmprof.capture.worker.profilers import torch as profilers
 from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile

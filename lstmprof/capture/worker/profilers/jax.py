@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from lstmprof.capture.worker.host import allowed_cpus
+from lstmprof.capture.worker.machine.host import allowed_cpus
+from lstmprof.capture.worker.machine.settings import denormals, tried
 from lstmprof.capture.worker.profilers import Profiler, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.implementations.cudnn import _runtime
 
 #: Libraries on JAX that may provide a step's layers; their versions are recorded.

@@ -9,9 +9,9 @@ from typing import Any, ContextManager, Dict, Iterator, Tuple
 
 import tensorflow as tf
 
+from lstmprof.capture.worker.machine.settings import denormals, tried
 from lstmprof.capture.worker.profilers import Profiler, keras_version, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 
 
 class TensorflowProfiler(Profiler):

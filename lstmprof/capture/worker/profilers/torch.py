@@ -16,9 +16,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 
 from lstmprof.capture.worker import calibration, shapes
+from lstmprof.capture.worker.machine.settings import denormals, tried
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
-from lstmprof.capture.worker.settings import denormals, tried
 
 #: Whether this torch has ``torch.profiler``, which records by the library Kineto.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")

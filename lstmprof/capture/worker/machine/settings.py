@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
 #: Prefixes of environment variables that may influence a step, from the documentation of thread

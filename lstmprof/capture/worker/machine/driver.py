@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from lstmprof.capture.worker.meters import CUDA, NVML
+from lstmprof.capture.worker.machine.meters import CUDA, NVML
 from lstmprof.errors import CaptureError
 
 #: Framework -> (major version of CUDA that the driver must allow at least, command to install),

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 
 #: Number of the system call perf_event_open, by machine (unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241}

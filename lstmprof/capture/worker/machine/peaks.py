@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.errors import one_line
 
 Clock = Callable[[], int]

@@ -20,7 +20,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from lstmprof.capture.worker.host import text_of
+from lstmprof.capture.worker.machine.host import text_of
 
 try:
     import resource
