@@ -250,7 +250,7 @@ def _death(code: int, log: Path) -> CaptureError:
 
 
 def _ran_out_of_space(log: Path) -> bool:
-    """Return whether the log's last line reports a full disk; without a log, if it is full now."""
+    """Return whether the log's last line reports a full disk; without a log, whether it is full."""
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES

@@ -165,7 +165,8 @@ _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Dynamo's name for the rest of a function, if Dynamo cannot compile the function as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: Forms of a failed guard, in words of ``runs.fields.Recompiled``. The first that matches counts.
+#: Regular expressions for failed guards; their groups are fields of ``runs.fields.Recompiled``. The
+#: first one that matches counts.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (

@@ -112,7 +112,7 @@ class Watch:
         self.place, self.log = str(place), str(place) + ".jsonl"
         self.framework, self.ratio, self.plan, self.writer = framework, ratio, plan, writer
         self.facts = facts or {}
-        self.steps = self.found_by = 0
+        self.steps = self.observed = 0
         self.path: Optional[Path] = None  # a session has a path; a watch has several sessions
         self.reason: Optional[str] = None
         #: Replaces ``Session.op_inputs``, if it is set.

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 from lstmprof.capture.own.recompiled import Recompilations
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import compiled
-from lstmprof.capture.script.program import mark_attribute, placed
+from lstmprof.capture.script.program import mark_attribute, split_step_function
 from lstmprof.capture.script.sizes import GraphSizes, KerasLayers
 from lstmprof.capture.script.steps import Steps
 
@@ -56,7 +56,7 @@ def attachments(
         "keras.src.layers.rnn.lstm": functools.partial(layers.watch, "LSTM"),
         "keras.src.layers.rnn.gru": functools.partial(layers.watch, "GRU"),
     }
-    module, name = placed(request.step_function)
+    module, name = split_step_function(request.step_function)
     if module is not None and name is not None:
 
         def mark(imported: Any) -> None:

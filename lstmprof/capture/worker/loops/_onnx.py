@@ -26,7 +26,7 @@ from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload
 
 LOSS = "loss/"
-#: Runs of a profiled engine before the first one that counts; they allocate the engine's memory.
+#: Number of runs of a profiled engine before the first recorded run; they allocate its memory.
 SETTLING = 2
 
 RANGE, OP = "user_annotation", "cpu_op"

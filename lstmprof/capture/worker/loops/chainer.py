@@ -90,7 +90,7 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """Return (a reshape of an array with one element, 1), because it records one function."""
+        """Return (a reshape of a one-element array, 1): the reshape records one event."""
         one = np.zeros((1,), np.float32)
         return lambda: functions.reshape(one, (1, 1)), 1
 

@@ -63,7 +63,7 @@ class Trainer(_onnx.Trainer):
             "INFERENCE_PRECISION_HINT": self.hint,
             "INFERENCE_NUM_THREADS": thread_count(),
             "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # the worker's affinity is kept
+            "ENABLE_CPU_PINNING": False,  # keep the worker's CPU affinity
             "CPU_DENORMALS_OPTIMIZATION": not self.request.keep_denormals,
             "PERF_COUNT": profiled,
         }

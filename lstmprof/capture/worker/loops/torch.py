@@ -113,7 +113,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _replayed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Run the step as a CUDA graph; the first call captures it with these buffers."""
+        """Run the step as a CUDA graph, which the first call captures with its buffers."""
         if self.graphed is None:
             self._attach_profiler()
             self.buffers = inputs, targets
@@ -293,7 +293,7 @@ def loss_of(
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """At the end, restore ``module``'s weights and set ``optimizer``'s state to 0, in place."""
+    """When the context ends, restore ``module``'s weights; set ``optimizer``'s state to 0."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():
