@@ -213,7 +213,7 @@ def _is_installed(info: RunInfo) -> bool:
     version = (info.versions or {}).get(info.framework)
     try:
         return str(version).partition("+")[0] == metadata.version(info.framework).partition("+")[0]
-    except metadata.PackageNotFoundError:  # tensorflow-cpu is called otherwise
+    except metadata.PackageNotFoundError:  # the package tensorflow-cpu has another name
         return True
 
 

@@ -189,7 +189,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether a run exists at ``run_path`` that the same code made on such a machine."""
+    """Return whether the same code, on the same kind of machine, made the run at ``run_path``."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info

@@ -249,7 +249,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         return None
     saves_ns = None if match.saves_ns is None else min(match.saves_ns, _limit_ns(remedy, finding))
     fast, slow = finding.fast, finding.slow
-    # two unknown implementations count as the same
+    # None is equal to None: two unknown implementations count as one implementation
     alike = fast and (fast.implementation, fast.framework) == (slow.implementation, framework)
     if fast is not None and alike:
         alone = next((f for f in findings(None, fast) if f.kind == finding.kind), None)
