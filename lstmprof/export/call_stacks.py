@@ -142,7 +142,7 @@ def _drawn(events: EventTable, by: str) -> Flags:
 
 
 def _names(events: EventTable) -> list[str]:
-    """Return each event's name as a frame, without the parts that differ between steps."""
+    """Return each event's name as a frame; parts that differ between steps are removed."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()

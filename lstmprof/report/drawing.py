@@ -141,7 +141,7 @@ def height(rows: int) -> int:
     return ROW * max(rows, 1)
 
 
-def begun(words: str) -> str:
+def capitalised(words: str) -> str:
     """Return ``words`` with a capital first letter."""
     return words[:1].upper() + words[1:]
 
