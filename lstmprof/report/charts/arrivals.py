@@ -44,7 +44,7 @@ def sentence(rows: Rows) -> str:
     latest = max(late, key=lambda lane: late[lane] / of[lane])
     mean_ms = milliseconds(late[latest] / of[latest], 3)
     return (
-        f"{drawing.capitalised(latest)} arrives latest: {mean_ms} ms after the first rank on "
+        f"{latest[:1].upper()}{latest[1:]} arrives latest: {mean_ms} ms after the first rank on "
         f"average, and last in {count(last[latest])} of {count(of[latest])} collectives."
     )
 
