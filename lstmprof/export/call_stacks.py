@@ -289,12 +289,12 @@ class _Document:
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
     """Return each node's frames as numbers, the outermost first; add new names to ``frames``."""
-    found: list[tuple[int, ...]] = [()]
+    node_frames: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
-        outer = found[above]
+        outer = node_frames[above]
         if len(outer) < _MOST_FRAMES:
             outer = (*outer, frames.setdefault(name, len(frames)))
         elif len(outer) == _MOST_FRAMES:
             outer = (*outer, frames.setdefault(_DEEPER, len(frames)))
-        found.append(outer)
-    return found
+        node_frames.append(outer)
+    return node_frames

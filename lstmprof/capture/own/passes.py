@@ -183,8 +183,8 @@ class StepPasses:
             os.replace(raw, files[0])
         readings = self._readings
         cost = None if readings is None else self.profiler.recording_cost(readings)
-        found = settings.recorded(self.profiler.settings())
-        self.cost.update(recorded.counts.facts(), settings=found, shapes_cost=self.shapes_cost)
+        current = settings.recorded(self.profiler.settings())
+        self.cost.update(recorded.counts.facts(), settings=current, shapes_cost=self.shapes_cost)
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:

@@ -291,12 +291,12 @@ class Watch:
 
     def _judge(self, row: Dict[str, Any]) -> None:
         typical = self._typical_ms()
-        known = sum(each["steps"] for each in self._typical)
+        typical_steps = sum(each["steps"] for each in self._typical)
         if self._requested:
             self._requested = False
             self._start("asked", "profiled on demand at step {}".format(self.steps))
             return
-        if typical is None or known < TYPICAL_STEPS or len(self._typical) < TYPICAL_WINDOWS:
+        if typical is None or typical_steps < TYPICAL_STEPS or len(self._typical) < TYPICAL_WINDOWS:
             self._typical.append(row)
             return
         if self._base is None and not self._cannot_profile:

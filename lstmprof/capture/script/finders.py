@@ -290,7 +290,7 @@ def padding_of(x: Any) -> Any:
     if getattr(x, "ndim", None) != 2 or getattr(getattr(x, "dtype", None), "kind", "") not in "iu":
         return None
     first, last = (x[:_LOOKED_AT, place] == _FILLING for place in (0, -1))
-    front, behind = (int((one & ~other).sum()) for one, other in ((first, last), (last, first)))
+    front, behind = (int((side & ~other).sum()) for side, other in ((first, last), (last, first)))
     if bool(front) == bool(behind):
         return None
     return "front" if front else "behind"

@@ -134,15 +134,15 @@ def mark(tree: ast.AST, name: str) -> int:
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """
     outer, _, last = name.rpartition(".")
-    found = 0
+    number = 0
     for scope in _scopes(tree, outer.split(".") if outer else []):
         for node in ast.walk(scope):
             if isinstance(node, ast.FunctionDef) and node.name == last:
                 decorator = ast.Name(DECORATOR, ast.Load())
                 first = node.decorator_list[0] if node.decorator_list else node
                 node.decorator_list.insert(0, ast.copy_location(decorator, first))
-                found += 1
-    return found
+                number += 1
+    return number
 
 
 def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:

@@ -156,8 +156,8 @@ def _looked_at(
         if looks and is_over():
             left.append(LeftOut(request.implementation, "the time limit (--minutes) was reached"))
             continue
-        one = [{name: replace(request, **LOOK)}]
-        looks.update(_captured(one, out, 1, force, progress, left))
+        group = [{name: replace(request, **LOOK)}]
+        looks.update(_captured(group, out, 1, force, progress, left))
     return looks, left
 
 

@@ -218,7 +218,7 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
     """Return the advice for a finding, at most ``MOST`` fixes."""
     rows = (remedy for remedy in TABLE if finding.kind in remedy.kinds)
     advice = (_advice(remedy, finding) for remedy in rows)
-    return tuple(one for one in advice if one is not None)[:MOST]
+    return tuple(a for a in advice if a is not None)[:MOST]
 
 
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:

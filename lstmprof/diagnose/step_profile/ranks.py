@@ -236,8 +236,8 @@ def _why_not_compared(breakdown: Breakdown, rows: _Rows) -> str:
     if len(rank_devices) < 2:
         job = world_size(breakdown.run.info) or 1
         only = f"only {lane_words(*rank_devices[0])} has collectives in the profile"
-        one = f"the profile has 1 of {job} ranks; give the folder with all ranks"
-        return one if job > 1 else only
+        incomplete = f"the profile has 1 of {job} ranks; give the folder with all ranks"
+        return incomplete if job > 1 else only
     steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in rank_devices]
     common = set.intersection(*steps)
     if not common:

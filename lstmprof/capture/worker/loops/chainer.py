@@ -91,8 +91,8 @@ class Trainer(_cpu.ClockedTrainer):
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
         """Return (a reshape of a one-element array, 1): the reshape records one event."""
-        one = np.zeros((1,), np.float32)
-        return lambda: functions.reshape(one, (1, 1)), 1
+        array = np.zeros((1,), np.float32)
+        return lambda: functions.reshape(array, (1, 1)), 1
 
     def version(self) -> str:
         """Return Chainer's version."""
