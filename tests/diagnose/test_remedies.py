@@ -1500,13 +1500,17 @@ def test_xla_is_offered_on_a_gpu_to_rows_that_it_compiles(
 
 
 def test_on_a_cpu_only_a_loop_of_keras_is_to_be_unrolled() -> None:
-    def advised(scope: str) -> list[str]:
+    def advised(scope: str, looping_ns: int = 700) -> list[Advice]:
         loop = {f"{scope}/MatMul:MatMul": 40.0}
-        slow = with_paths(TENSORFLOW, loop, ops=[op(name, 40) for name in loop])
-        return [each.fix for each in advice("dispatch", slow) if each.name == "XLA"]
+        seen = replace(TENSORFLOW, looping_ns=looping_ns)
+        slow = with_paths(seen, loop, TANH, ops=[op(name, 40) for name in loop])
+        assert "XLA" not in names("elementwise", slow)
+        return [each for each in advice("dispatch", slow) if each.name == "XLA"]
 
-    (fix,) = advised("lstm/while/lstm_cell")
-    assert "unroll=True" in fix
+    (given,) = advised("lstm/while/lstm_cell")
+    assert "unroll=True" in given.fix
+    assert (given.saves_ns, given.at_most) == (700, True)
+    assert not advised("lstm/while/lstm_cell", 80)  # less than 5 % of the step
     assert not advised("rnn/while/basic_lstm_cell")
     ops_of_loop = [op("lstm/while/lstm_cell/MatMul:MatMul", 40)]
     for kind, slow in (("dispatch", DISPATCH), ("matmul", MM)):
