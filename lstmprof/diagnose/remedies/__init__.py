@@ -82,6 +82,7 @@ TABLE: tuple[Remedy, ...] = (
     cells.reference_form,
     cells.values_in_loop,
     cells.unrolled_layer,
+    cells.cells_of_trees,
     cells.layer_in_one_op,
     cells.input_matmuls,
     scans.gates_apart,
