@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from breakdown.replay import removed_causes as truly
 from events.rows import table
 from hypothesis import given, settings, strategies as st
-from replay import removed_causes as truly
 from simulator import drawn_programs as drawn
 from simulator.drawn_programs import Body
 from simulator.gpu_programs import (
