@@ -127,11 +127,11 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # (types of an op that is not a copy, types of a copy) for each list of recorded types
+    # For each text: (from, to) if the op that casts is no copy, and (from, to) if it is a copy.
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
-    texts = sorted({text for both in pairs for pair in both for text in pair if text})
+    texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
-    codes_of = np.array([[[code_of[t] for t in pair] for pair in both] for both in pairs])
+    codes_of = np.array([[[code_of[t] for t in pair] for pair in entry] for entry in pairs])
     chosen = codes_of[code, copies.astype(np.int64)]  # the code ``NONE`` selects the last text: ""
     return [(chosen[:, 0], texts), (chosen[:, 1], texts)]
 

@@ -184,7 +184,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line to read: of host thread ``tid``, or of a (GPU, stream); ``start_ns`` is its time 0."""
+    """A line to read, of host thread ``tid`` or a (GPU, stream); times count from ``start_ns``."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -341,7 +341,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Return a number per text, equal for equal texts."""
     if not len(texts.value):
         return texts.value
-    # The array views the file's bytes as strings: the texts, and the bytes between them.
+    # An array of strings without copying bytes: the texts, alternating with the bytes between them.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
