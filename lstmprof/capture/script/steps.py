@@ -187,10 +187,11 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest in ``calls``, or the last of the rarest.
+    """Return the candidate that ends a step: the one with the fewest ``calls``.
 
     ``calls`` are the observed calls in order. The last step may be incomplete, so counts that
-    differ by one count as equal. The last candidate is the candidate whose first call came last.
+    differ by one count as equal. Among equal candidates, the candidate whose first call came last
+    ends a step.
     """
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

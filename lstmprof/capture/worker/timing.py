@@ -19,7 +19,7 @@ import os
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lstmprof.capture.request import TURN, CaptureRequest
-from lstmprof.capture.worker.usage import (
+from lstmprof.capture.worker.machine.usage import (
     SELF,
     Counts,
     Usage,

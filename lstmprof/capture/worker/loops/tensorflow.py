@@ -24,9 +24,10 @@ import tensorflow as tf
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import driver, loops, shapes
+from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
-from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.machine import driver
+from lstmprof.capture.worker.machine.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.shapes import inputs_of, nodes_of
