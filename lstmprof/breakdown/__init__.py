@@ -278,8 +278,8 @@ def break_down(
             one of these names.
     """
     wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
-    of_events = [kind for kind in wanted if not kind.needs_files]
-    by_name, step_windows = _tables_and_windows(run, step_range, of_events)
+    from_events = [kind for kind in wanted if not kind.needs_files]
+    by_name, step_windows = _tables_and_windows(run, step_range, from_events)
     return Breakdown(
         run=run,
         windows=step_windows,
@@ -334,10 +334,10 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 def timing_columns() -> tuple[Column, ...]:
     """Return the columns of the table ``timings`` in order, without ``run``."""
     places = {"workload": "workload.name"}
-    known = {fact.field_path: fact.column for fact in facts()}
+    by_field = {fact.field_path: fact.column for fact in facts()}
     names_ = (*_FACTS[:1], "workload", *_FACTS[1:])
-    of_run = [replace(known[places.get(name, name)], name=name) for name in names_]
-    return (*of_run, *STATISTICS, _SLOWDOWN)
+    run_columns = [replace(by_field[places.get(name, name)], name=name) for name in names_]
+    return (*run_columns, *STATISTICS, _SLOWDOWN)
 
 
 def columns(table: str) -> list[str]:

@@ -177,7 +177,7 @@ class _Hosts:
 
     @cached_property
     def migrates(self) -> Flags:
-        """Return a mask of the page migrations, for which no call is a launch."""
+        """Return a mask of the page migrations; no call launches a page migration."""
         return self.events.where_name(MIGRATION.match)
 
     def idle(self, cause: str) -> int:
@@ -212,9 +212,9 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return for each innermost event ``row`` what its thread does, as a label.
+        """Return the index in ``labels`` of what a thread does in its innermost event ``row``.
 
-        ``row`` is ``NONE`` if no event is recorded.
+        ``row`` is ``NONE`` while no event is recorded on the thread.
         """
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
@@ -247,8 +247,8 @@ def _device_intervals(
     parts = [(busy.interval, row, hosts.category[row], busy.start_ns, busy.end_ns)]
     parts += _idle_intervals(hosts, steps, device, waits)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    some = columns[4] > columns[3]
-    return Intervals(hosts.labels, *(column[some] for column in columns))
+    has_time = columns[4] > columns[3]
+    return Intervals(hosts.labels, *(column[has_time] for column in columns))
 
 
 def _idle_intervals(
@@ -259,9 +259,9 @@ def _idle_intervals(
     The time before the call belongs to what the calling thread did. The time after the call is
     launch latency or queued time.
     """
-    everything = filled(device.busy)
-    free = np.flatnonzero(everything.owner == NONE)
-    idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
+    segments = filled(device.busy)
+    free = np.flatnonzero(segments.owner == NONE)
+    idle = Segments(segments.start_ns[free], segments.end_ns[free], segments.owner[free])
     gaps = overlaps(idle, steps.start_ns, steps.end_ns)
     window, start, end = gaps.interval, gaps.start_ns, gaps.end_ns
     until = idle.end_ns[gaps.segment]  # start of the next activity, or int64's maximum
@@ -303,9 +303,9 @@ def _thread_intervals(
     """
     first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
-    nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)
+    no_event = np.full(int(unknown.sum()), NONE, dtype=np.int64)
     label = first[unknown] + _THREAD_CAUSES.index(UNATTRIBUTED)
-    yield window[unknown], nobody, label, start[unknown], end[unknown]
+    yield window[unknown], no_event, label, start[unknown], end[unknown]
     for number in np.unique(thread[~unknown]).tolist():
         places = np.flatnonzero(thread == number)
         segments = hosts.segments(number)

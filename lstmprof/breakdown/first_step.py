@@ -47,8 +47,8 @@ class FirstStep:
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
     """Return the breakdown of the profile's first step, reading only a part of the file ``path``.
 
-    Return None if the step's events cannot be found without reading the whole file, and for all
-    files except uncompressed Kineto files of at least ``least_bytes``.
+    The file must be an uncompressed Kineto file of at least ``least_bytes``. Return None for all
+    other files, or if the step's events cannot be found without reading the whole file.
     """
     begun = beginning(path, least_bytes)
     if begun is None:
@@ -56,8 +56,8 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
     events = annotated(begun.profile.events, captured=False)
     least, most = (_mean_steps(events, begun.step, ns) for ns in (LEAST_LATENCY_NS, _NO_END_NS))
     lanes = tuple(
-        one if one.parts == other.parts else _joined(one)
-        for one, other in zip(least, most, strict=True)
+        lane if lane.parts == at_most.parts else _joined(lane)
+        for lane, at_most in zip(least, most, strict=True)
     )
     names = begun.profile.device_names
     return FirstStep(begun.name, lanes, names, begun.read_bytes, begun.file_bytes)
@@ -83,12 +83,12 @@ def _joined(lane: MeanStep) -> MeanStep:
     return replace(lane, parts=in_reading_order(parts))
 
 
-def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
+def matches(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
     """Return whether ``first`` equals the first step in the ``ledger`` of the whole profile."""
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
-    of_step = pa.Table.from_pylist(rows, ledger.schema)
-    whole = {lane.device: lane for lane in mean_steps(of_step)}
+    step_ledger = pa.Table.from_pylist(rows, ledger.schema)
+    whole = {lane.device: lane for lane in mean_steps(step_ledger)}
     return all(
         lane.device in whole
         and lane.parts in (whole[lane.device].parts, _joined(whole[lane.device]).parts)

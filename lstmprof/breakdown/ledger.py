@@ -105,8 +105,8 @@ class _Sums:
         """Add the time of ``events`` in the steps; ``within`` is the (start, end) of the batch."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
-        for rank_number, (rank, of_rank) in enumerate(self._of_rank.items()):
-            numbers = [n for n in of_rank if _meets(self._windows[n], within)]
+        for rank_number, (rank, own) in enumerate(self._of_rank.items()):
+            numbers = [n for n in own if _meets(self._windows[n], within)]
             windows = [self._windows[n] for n in numbers]
             if not windows:
                 continue

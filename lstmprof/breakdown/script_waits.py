@@ -35,18 +35,18 @@ def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptL
     waits_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
     is_between = np.array([label in BETWEEN_OPS for label in intervals.labels], dtype=np.bool_)
     length_ns = intervals.end_ns - intervals.start_ns
-    some = np.flatnonzero(is_between[intervals.label] & (length_ns > CALL_GAP_NS))
-    if not waits_ns or not len(some):
+    gaps = np.flatnonzero(is_between[intervals.label] & (length_ns > CALL_GAP_NS))
+    if not waits_ns or not len(gaps):
         return intervals
     around = nearest(events.rows_named("parent_id"), prepares(events))
-    is_input = values_at(around, intervals.row[some]) != NONE
-    is_short = length_ns[some] < LEAST_SHARE * waits_ns
-    some = some[np.lexsort((-length_ns[some], ~is_input, is_short, intervals.window[some]))]
-    window, length_ns = intervals.window[some], length_ns[some]
+    is_input = values_at(around, intervals.row[gaps]) != NONE
+    is_short = length_ns[gaps] < LEAST_SHARE * waits_ns
+    gaps = gaps[np.lexsort((-length_ns[gaps], ~is_input, is_short, intervals.window[gaps]))]
+    window, length_ns = intervals.window[gaps], length_ns[gaps]
     before_ns = np.cumsum(length_ns) - length_ns
     first = np.searchsorted(window, window)  # the first interval of the same step
     waited_ns = np.clip(waits_ns - (before_ns - before_ns[first]), 0, length_ns)
-    start_ns = intervals.start_ns[some]
+    start_ns = intervals.start_ns[gaps]
     waited = Covered(start_ns[waited_ns > 0], (start_ns + waited_ns)[waited_ns > 0])
     cut = intervals.cut_at(np.concatenate(waited.bounds))
     label = np.where(waited.within(cut.start_ns, cut.end_ns) > 0, len(cut.labels), cut.label)

@@ -180,11 +180,11 @@ def _within_memory() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
     now = pages * resource.getpagesize()
-    most = now + 2 * _MOST_BYTES + _THREAD_BYTES * (os.cpu_count() or 1)
-    if not now or (soft not in (-1, resource.RLIM_INFINITY) and soft <= most):
+    limit = now + 2 * _MOST_BYTES + _THREAD_BYTES * (os.cpu_count() or 1)
+    if not now or (soft not in (-1, resource.RLIM_INFINITY) and soft <= limit):
         yield
         return
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     try:
         yield
     finally:
@@ -193,7 +193,7 @@ def _within_memory() -> Iterator[None]:
 
 @contextmanager
 def _refusals(refusal: type[Exception]) -> Iterator[None]:
-    """Convert DuckDB's error ``refusal`` to an error for users."""
+    """Convert DuckDB's errors, of the type ``refusal``, to errors for users."""
     try:
         yield
     except refusal as fault:
@@ -246,7 +246,7 @@ class _Query:
         return left_s
 
     def _stop(self) -> None:
-        """Interrupt until the thread is free: DuckDB ignores an interrupt that comes early."""
+        """Interrupt until the thread is free: DuckDB ignores an interrupt that comes too early."""
         ended = self.thread.submit(bool)
         while not ended.done():
             with suppress(Exception):  # DuckDB raises while it reads a table from Python
@@ -285,12 +285,12 @@ def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Pa
         files = _files(runs, name) if name in wanted else []
         _add_files(query, files, name, columns)
         paths += [path for _, path in files]
-    asked = [name for name in TABLES if name in wanted]
-    breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
+    computed = [name for name in TABLES if name in wanted]
+    breakdowns = [(run.name, break_down(run, tables=computed)) for run in runs if computed]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
         parts = [empty]
-        for run, breakdown in breakdowns if name in asked else ():
+        for run, breakdown in breakdowns if name in computed else ():
             rows = breakdown.table(name)
             parts.append(rows.add_column(0, _RUN, pa.array([run] * len(rows), pa.string())))
         query.register(name, pa.concat_tables(parts))

@@ -159,11 +159,11 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
     for key, rows in late.items():
         gaps[key].add(_packed_activity(packed, key[1], rows))
     number_of = {UNKNOWN if rank is None else rank: rank for rank in ranks}
-    of_ranks: dict[int | None, dict[int, Waits]] = {rank: {} for rank in ranks}
+    by_rank: dict[int | None, dict[int, Waits]] = {rank: {} for rank in ranks}
     for rank, device in sorted(gaps):
         if rank in number_of:
-            of_ranks[number_of[rank]][device] = gaps[rank, device].waits()
-    return of_ranks
+            by_rank[number_of[rank]][device] = gaps[rank, device].waits()
+    return by_rank
 
 
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
@@ -185,8 +185,8 @@ def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
     start = start_ns[rows].astype(np.int64)
     launch = packed.values("launch_id")[rows]
     returned = start_ns[launch].astype(np.int64) + dur_ns[launch]
-    nobody = Segments(start[:0], start[:0], start[:0])
-    return DeviceActivity(device, start, start + dur_ns[rows], rows, launch, returned, nobody)
+    no_segments = Segments(start[:0], start[:0], start[:0])
+    return DeviceActivity(device, start, start + dur_ns[rows], rows, launch, returned, no_segments)
 
 
 def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
@@ -201,10 +201,10 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
     devices = {*of.device[active].tolist()} - {UNKNOWN}
     if len(waits) != 1 or len(of.ranks) > 1 or not devices:
         return None
-    (of_rank,) = waits.values()
-    if devices != of_rank.keys():
+    (device_waits,) = waits.values()
+    if devices != device_waits.keys():
         return None  # a device has no activity with a duration
-    begins, ends = _explaining_intervals(windows, of_rank.values())
+    begins, ends = _explaining_intervals(windows, device_waits.values())
     rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
     always = np.array([*rows, False])
     explaining = np.empty(len(packed), dtype=np.bool_)
@@ -240,8 +240,8 @@ def _exact_order(packed: Packed, rows: Ints) -> Ints:
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])
-    of_tied = packed.table(("correlation_id",), rows[tied])
-    unknown_last = of_tied.ints("correlation_id", np.iinfo(np.int64).max)
+    tied_events = packed.table(("correlation_id",), rows[tied])
+    unknown_last = tied_events.ints("correlation_id", np.iinfo(np.int64).max)
     keys = (unknown_last, packed.values("dur_ns")[rows[tied]], start[tied])
     order = np.arange(len(rows))
     order[tied] = tied[np.lexsort(keys)]

@@ -88,10 +88,10 @@ class Batches:
             own = own if selected is None else own[selected[first:last]]
             needed = np.concatenate([running, first_rows, *_next(devices, self._start, last)])
             rows = table.rows(own, needed)
-            of_own = slice(*np.searchsorted(rows, (first, last)).tolist())
-            yield Batch(table.table_of(rows), rows, of_own, int(self._start[first]), end_ns)
-            both = np.concatenate([running, own])
-            running = both[self._start[both] + self._dur[both] > end_ns]
+            own_slice = slice(*np.searchsorted(rows, (first, last)).tolist())
+            yield Batch(table.table_of(rows), rows, own_slice, int(self._start[first]), end_ns)
+            begun = np.concatenate([running, own])
+            running = begun[self._start[begun] + self._dur[begun] > end_ns]
             first = last
 
     def _end(self) -> int:

@@ -53,9 +53,9 @@ def nearest(parent: Codes, mask: Flags) -> Ints:
 
 def values_at(values: Ints, rows: Ints) -> Ints:
     """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
-    known: Flags = rows != NONE
+    valid: Flags = rows != NONE
     result = np.full(len(rows), NONE, dtype=np.int64)
-    result[known] = values[rows[known]]
+    result[valid] = values[rows[valid]]
     return result
 
 
@@ -86,7 +86,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return for each of ``rows`` whether no other of them with its ``code`` encloses it."""
+        """Return whether no other of ``rows`` with the same ``code`` encloses each of ``rows``."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -186,7 +186,7 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Return for each interval the position of the one that ends last in its lane up to there.
+    """Return for each interval the position of the latest end in its lane, up to this interval.
 
     ``lane`` has the number of each interval's lane (from 0, sorted), and ``end`` its end.
     """

@@ -136,9 +136,9 @@ def _joined(segments: Segments) -> Segments:
 
 def filled(segments: Segments) -> Segments:
     """Fill the gaps between, before and after ``segments`` with segments of owner ``FREE``."""
-    everything = np.iinfo(np.int64)
-    starts = np.append(everything.min, segments.end_ns)
-    ends = np.append(segments.start_ns, everything.max)
+    limits = np.iinfo(np.int64)
+    starts = np.append(limits.min, segments.end_ns)
+    ends = np.append(segments.start_ns, limits.max)
     free = ends > starts
     start_ns = np.concatenate([segments.start_ns, starts[free]])
     order = np.argsort(start_ns, kind="stable")
@@ -229,7 +229,7 @@ def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the sum of the times since all earlier ``sorted_ns``.
+    """Return for each time in ``at_ns`` the sum of its distances to all earlier ``sorted_ns``.
 
     The sums are modulo 2⁶⁴; differences of two sums are exact.
     """

@@ -51,7 +51,7 @@ _Made = TypeVar("_Made")
 
 
 def path_of(run: Run) -> Path:
-    """Return the folder of ``run``; for ``from_good``, if its items are runs."""
+    """Return the folder of ``run``; an argument of ``from_good`` if the items are runs."""
     return run.path
 
 

@@ -81,8 +81,8 @@ class _Releasing(Executor):
     def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
         """Run ``fn`` on a worker, and return the future of its result."""
         outcome: Future[_Made] = Future()
-        there = self._executor.submit(fn, *args, **kwargs)
-        there.add_done_callback(functools.partial(_copy, outcome))
+        remote = self._executor.submit(fn, *args, **kwargs)
+        remote.add_done_callback(functools.partial(_copy, outcome))
         return outcome
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -233,36 +233,38 @@ class Sampling(Record, frozen=True):
     reason: Annotated[Text, fact("why the sampler did not run", "the sampler ran")] = None
 
 
-_NOT_OF_IT = "the framework has no such setting, or the run is an ingested profile"
+_NO_SUCH_SETTING = "the framework has no such setting, or the run is an ingested profile"
 _UNCOUNTED = "the CPU's counters cannot be read (counters_reason says why)"
 
 
 class Settings(Record, frozen=True):
     """The settings of the framework, process and machine while the steps were timed."""
 
-    grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NOT_OF_IT)] = None
-    anomaly_mode: Annotated[Flag, fact("whether gradients were searched for NaN", _NOT_OF_IT)] = (
-        None
-    )
+    grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NO_SUCH_SETTING)] = None
+    anomaly_mode: Annotated[
+        Flag, fact("whether gradients were searched for NaN", _NO_SUCH_SETTING)
+    ] = None
     deterministic: Annotated[
-        Flag, fact("whether only deterministic algorithms were allowed", _NOT_OF_IT)
+        Flag, fact("whether only deterministic algorithms were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_deterministic: Annotated[
-        Flag, fact("whether only deterministic algorithms of cuDNN were allowed", _NOT_OF_IT)
+        Flag, fact("whether only deterministic algorithms of cuDNN were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_benchmark: Annotated[
-        Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NOT_OF_IT)
+        Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NO_SUCH_SETTING)
     ] = None
-    onednn: Annotated[Flag, fact("whether oneDNN's kernels were allowed", _NOT_OF_IT)] = None
-    matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NOT_OF_IT)] = None
-    cudnn_tf32: Annotated[Flag, fact("whether cuDNN could use TF32", _NOT_OF_IT)] = None
+    onednn: Annotated[Flag, fact("whether oneDNN's kernels were allowed", _NO_SUCH_SETTING)] = None
+    matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NO_SUCH_SETTING)] = None
+    cudnn_tf32: Annotated[Flag, fact("whether cuDNN could use TF32", _NO_SUCH_SETTING)] = None
     matmul_precision: Annotated[
-        Text, fact("precision of float32 matmuls, as the framework names it", _NOT_OF_IT)
+        Text, fact("precision of float32 matmuls, as the framework names it", _NO_SUCH_SETTING)
     ] = None
-    blas: Annotated[Text, fact("BLAS library that Theano called", _NOT_OF_IT)] = None
-    intra_op_threads: Annotated[Int, fact("number of threads within an op", _NOT_OF_IT)] = None
+    blas: Annotated[Text, fact("BLAS library that Theano called", _NO_SUCH_SETTING)] = None
+    intra_op_threads: Annotated[Int, fact("number of threads within an op", _NO_SUCH_SETTING)] = (
+        None
+    )
     inter_op_threads: Annotated[
-        Int, fact("number of threads that run ops at the same time", _NOT_OF_IT)
+        Int, fact("number of threads that run ops at the same time", _NO_SUCH_SETTING)
     ] = None
     framework_denormals: Annotated[
         Text,
@@ -618,8 +620,8 @@ class RunInfo(Record, frozen=True):
         ranks = metadata.get("ranks")
         rank_metadata = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata
         names_of = rank_metadata.get("threads") if isinstance(rank_metadata, dict) else None
-        given = names_of.items() if isinstance(names_of, dict) else ()
-        return {tid: name for tid, name in given if isinstance(name, str)}
+        listed = names_of.items() if isinstance(names_of, dict) else ()
+        return {tid: name for tid, name in listed if isinstance(name, str)}
 
 
 _OTHERS = f"the run is not of your own code, or {OLDER}"

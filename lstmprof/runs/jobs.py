@@ -52,8 +52,8 @@ class Share(Task):
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether ``task`` is a job with more than 1/``workers`` of all local bytes."""
-    whole = sum(other.file_bytes for other in todo)
+    """Return whether ``task`` is a job with more than 1/``workers`` of the bytes of all tasks."""
+    whole = sum(any_task.file_bytes for any_task in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
 
@@ -211,13 +211,13 @@ def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) 
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
-        shared_out(task, folder / str(number)) if folder and of_job else [task]
-        for number, (task, of_job) in enumerate(zip(todo, large, strict=True))
+        shared_out(task, folder / str(number)) if folder and is_large_job else [task]
+        for number, (task, is_large_job) in enumerate(zip(todo, large, strict=True))
     ]
 
 
 def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
-    return functools.partial(_once, _done) if sum(map(len, parts)) > 1 else _done
+    return functools.partial(_unless_made, _done) if sum(map(len, parts)) > 1 else _done
 
 
 def _probe_folder(out: Path | str) -> AbstractContextManager[Path | None]:
@@ -321,10 +321,10 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
         ) from fault
 
 
-def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
+def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
     """Return the run that a killed worker has written for ``task``, otherwise ``done(task)``."""
-    there = task.made_before()
-    return Ingested(there.made_before) if there else done(task)
+    before = task.made_before()
+    return Ingested(before.made_before) if before else done(task)
 
 
 def _done_there(
@@ -358,7 +358,11 @@ def _with_time_left(
         if number == 1:
             began = time.monotonic()
         yield result
-        spent_s, done, left = time.monotonic() - began, sum(sizes[1:number]), sum(sizes[number:])
-        says = f", about {spent_s * left / done:.0f} s left" if done else ""
-        if left:
+        spent_s, done, remaining = (
+            time.monotonic() - began,
+            sum(sizes[1:number]),
+            sum(sizes[number:]),
+        )
+        says = f", about {spent_s * remaining / done:.0f} s left" if done else ""
+        if remaining:
             progress(f"read {number} of {len(todo)} profiles{says}")

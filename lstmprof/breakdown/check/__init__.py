@@ -88,13 +88,13 @@ class Part:
     @property
     def on_cpu(self) -> bool:
         """Return whether ops were recorded, and nothing shows that a GPU was used."""
-        of_gpu = self.has.activities or self.has.kernel_launches
+        gpu_work = self.has.activities or self.has.kernel_launches
         unseen = any(lack.kind in NO_GPU_LACKS for lack in self.lacks)
-        return bool(self.has.ops) and not of_gpu and not unseen
+        return bool(self.has.ops) and not gpu_work and not unseen
 
 
 def parts_of(breakdown: Breakdown) -> list[Part]:
-    """Return the counts of each rank of a breakdown.
+    """Return what the profile of each rank of a breakdown contains and lacks.
 
     Raises:
         RunError: the events are missing, damaged or of another schema version.
@@ -177,7 +177,7 @@ class Question:
 def is_counted(lack: Lack, part: Part) -> bool:
     """Return whether ``check`` reports ``lack``.
 
-    Only one lack is not reported: recording that slows the run, if input shapes are the only costly
+    Only "recording that slows the run" may not be reported: if input shapes are the only costly
     data that were recorded.
     """
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
@@ -346,8 +346,8 @@ QUESTIONS = (
 )
 
 
-#: If only these checks are not ok, no recipe for a better profile is shown, because their data need
-#: a second run, or cost time per op.
+#: If all other checks are ok, ``check`` shows no recipe for a better profile: the data that these
+#: three checks need take a second run, or cost time per op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails. ``lstmprof compare`` has the same status if a run fails the gate.
 FAILED = 3
@@ -390,9 +390,9 @@ def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
     """Return one row per lack, and the answer's row if it is not ok or nothing is missing."""
     rows = []
     for lack in part.lacks:
-        of_run = lack.kind in _RUN_KINDS
-        if lack.kind in question.lacks and is_counted(lack, part) and (first or not of_run):
-            rank = None if of_run else part.has.rank
+        about_run = lack.kind in _RUN_KINDS
+        if lack.kind in question.lacks and is_counted(lack, part) and (first or not about_run):
+            rank = None if about_run else part.has.rank
             rows.append(_row(rank, question, state_of(lack), lack.sentence, lack.share))
     answer = question.answer(part)
     if answer and not (rows and answer[0] == OK):

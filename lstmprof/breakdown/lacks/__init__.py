@@ -290,7 +290,7 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether ``ns`` is a large share of the profile, or ``count`` of its launches."""
+    """Return whether ``count`` lost launches, or their ``ns``, are a large share of the profile."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 

@@ -97,8 +97,8 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
     if facts is None:
         return Gpu()
     major, _, minor = (facts.compute_capability or "").partition(".")
-    known = major.isdecimal() and minor.isdecimal()
-    return Gpu(10 * int(major) + int(minor) if known else None, facts.multiprocessors)
+    numeric = major.isdecimal() and minor.isdecimal()
+    return Gpu(10 * int(major) + int(minor) if numeric else None, facts.multiprocessors)
 
 
 @dataclass(frozen=True)
@@ -311,14 +311,14 @@ def _by_torch(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
     further = _AMPERE if major > 7 else _VOLTA if major == 7 else ()
     for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *further))):
         failed, unknown = [], []
-        for one in (*_COMMON, *conditions):
-            values = [facts[fact] for fact in one.facts]
+        for condition in (*_COMMON, *conditions):
+            values = [facts[fact] for fact in condition.facts]
             if None in values:
-                unknown.append(one)
-            elif not one.holds(*values):
-                failed.append(one)
+                unknown.append(condition)
+            elif not condition.holds(*values):
+                failed.append(condition)
         if failed:
-            needs = tuple(one.need.format(**facts) for one in failed)
+            needs = tuple(condition.need.format(**facts) for condition in failed)
             refusals.append(Refusal(name, failed[0].name, needs))
         elif unknown:
             return Choice(None, tuple(refusals), unknown[0].facts[0], PYTORCH)

@@ -142,13 +142,13 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
-    known = (network.time_steps, network.batch, network.hidden, network.layers)
-    if peaks is None or not gates or not moved or not size or None in known:
+    sizes = (network.time_steps, network.batch, network.hidden, network.layers)
+    if peaks is None or not gates or not moved or not size or None in sizes:
         return None
     rate, copied = peaks.gemm_flops_per_s, peaks.copy_bytes_per_s
     if not rate or not copied:
         return None
-    steps, batch, hidden, layers = (value or 0 for value in known)
+    steps, batch, hidden, layers = (value or 0 for value in sizes)
     product = 2 * batch * gates * hidden * (network.projection or hidden) / rate
     pointwise = batch * hidden * moved * size / copied
     return (steps + layers - 1) * (product + pointwise) * 1e9 * (2 if backward else 1)
@@ -165,7 +165,9 @@ def works(
     if not events.is_kind(*ACTIVITY_KINDS).any():
         forward = np.where(computing(events), forward, NONE)
     gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")
-    other = events.is_one_of("category", "pointwise") | events.is_one_of("family", "pointwise")
+    elementwise = events.is_one_of("category", "pointwise") | events.is_one_of(
+        "family", "pointwise"
+    )
     start, end, dur, stream = (
         *(events.start_ns, events.end_ns, events.dur_ns),
         events.ints("stream", UNKNOWN),
@@ -173,14 +175,14 @@ def works(
     rows = np.flatnonzero(forward != NONE)
     groups = Groups(forward[rows])
     members = {int(forward[rows[m[0]]]): rows[m] for m in (groups.members() if len(rows) else ())}
-    found: list[Work | None] = []
+    result: list[Work | None] = []
     for number, (call, persists) in enumerate(zip(calls, persistent, strict=True)):
         network, own = call.network, members.get(number, rows[:0])
         if network.cells is None or network.layers is None or not call.counted:
-            found.append(None)
+            result.append(None)
             continue
-        products, pointwise = own[gemm[own]], own[other[own]]
-        found.append(
+        products, pointwise = own[gemm[own]], own[elementwise[own]]
+        result.append(
             Work(
                 cells=network.cells,
                 layers=network.layers,
@@ -193,4 +195,4 @@ def works(
                 persistent=persists,
             )
         )
-    return found
+    return result

@@ -117,16 +117,16 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions, 1 or 2; None unless the input ``widths`` fit only one."""
+    """Return 1 or 2 directions; None if both or neither fit the input ``widths``."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
-    one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
-    both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
-    both = both and all(a == 2 * output for a, _ in pairs[1:])
-    if both and len(pairs) == 1:  # two units with equal inputs may also be two calls of one layer
+    single = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
+    double = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
+    double = double and all(a == 2 * output for a, _ in pairs[1:])
+    if double and len(pairs) == 1:  # equal inputs: perhaps two calls of one layer
         if one_op:
-            return None if one else 2
+            return None if single else 2
         return 2 if side_by_side else None
-    return 1 if one else 2 if both else None
+    return 1 if single else 2 if double else None
 
 
 def dtype_named(name: str | None) -> str | None:

@@ -19,7 +19,7 @@ from lstmprof.events.groups import Forest, nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.events.threads import ASKS, STATES, nesting_order, state_codes, thread_ids
+from lstmprof.events.threads import STATES, VALUE_READS, nesting_order, state_codes, thread_ids
 
 EVENT = Column("event_id", pa.int64(), "", "the event")
 START = Column("start_ns", pa.int64(), "ns", "start, inside the window")
@@ -158,7 +158,7 @@ class Calls:
 
     def value_reads(self) -> Flags:
         """Return a mask of the calls by which the host reads a value, and of views before them."""
-        return self._with_views(self.named(*ASKS))
+        return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
         """Return a mask of the events that vanish if ``work`` is not done.
@@ -196,11 +196,11 @@ class Calls:
 
     def _outermost_views(self, rows: Ints) -> Ints:
         """Return for each of ``rows`` the outermost view op around it; if none, the row itself."""
-        found = rows.copy()
+        outer = rows.copy()
         for _ in range(_MOST_ROUNDS):
-            above = self.parent[found]
-            found = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, found)
-        return found
+            above = self.parent[outer]
+            outer = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, outer)
+        return outer
 
     def _within_other(self, wanted: Flags) -> Flags:
         """Return a mask of the events inside an event that computes and is not in ``wanted``."""
@@ -225,8 +225,8 @@ class Calls:
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
         work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])
-        all_of_it, left = self._issued(self.works), self._issued(self.works & ~work)
-        calls |= self.is_call & (all_of_it > 0) & (left == 0)
+        issued, remaining = self._issued(self.works), self._issued(self.works & ~work)
+        calls |= self.is_call & (issued > 0) & (remaining == 0)
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
@@ -234,8 +234,8 @@ class Calls:
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)
-        left = self._issued(self.works & ~vanished[np.maximum(self.issuer, 0)] & ~vanished)
-        return np.asarray(vanished | self._beneath(engine & (left == 0)), dtype=np.bool_)
+        remaining = self._issued(self.works & ~vanished[np.maximum(self.issuer, 0)] & ~vanished)
+        return np.asarray(vanished | self._beneath(engine & (remaining == 0)), dtype=np.bool_)
 
     def _with_views(self, vanished: Flags) -> Flags:
         """Add to ``vanished`` the views right before its calls."""

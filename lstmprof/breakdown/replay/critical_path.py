@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.replay.changes import ReplayTimes, nothing
+from lstmprof.breakdown.replay.changes import ReplayTimes, unchanged_times
 from lstmprof.breakdown.replay.dependencies import Dependencies, dependencies
 from lstmprof.breakdown.replay.graph import StepGraph, step_graph
 from lstmprof.breakdown.replay.what_if import Hosts, Streams, length_of, replayed, run
@@ -48,7 +48,7 @@ class CriticalPath:
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph, self._causes = graph, dependencies(graph)
-        times = nothing(graph)
+        times = unchanged_times(graph)
         self._hosts, self._streams = run(graph, times, self._causes)
         ends = np.array(self._streams.end, dtype=np.int64)
         self.length_ns = length_of(graph, self._hosts, ends, times.vanished)
@@ -58,31 +58,31 @@ class CriticalPath:
     def saved_ns(self, part: str, share: float = 0.5) -> int:
         """Return how much shorter the replay is if all time in ``part`` is reduced by ``share``."""
 
-        def left(ns: Ints) -> Ints:
+        def shortened(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)
             return np.asarray(ns - less, dtype=np.int64)
 
         def change(graph: StepGraph) -> ReplayTimes:
-            times = nothing(graph)
+            times = unchanged_times(graph)
             host, device = self._host_part == part, self._device_part == part
             return replace(
                 times,
-                segment_ns=np.where(host, left(times.segment_ns), times.segment_ns),
-                activity_ns=np.where(device, left(times.activity_ns), times.activity_ns),
+                segment_ns=np.where(host, shortened(times.segment_ns), times.segment_ns),
+                activity_ns=np.where(device, shortened(times.activity_ns), times.activity_ns),
             )
 
         causes, rows = self._causes, self._causes.activities
         if part == LATENCY:
             linked = rows.launched.segment != NONE
-            latency = np.where(linked, left(rows.latency_ns), rows.latency_ns)
+            latency = np.where(linked, shortened(rows.latency_ns), rows.latency_ns)
             causes = replace(causes, activities=replace(rows, latency_ns=latency))
         if part == QUEUED:
-            gap, delay = left(rows.gap_ns), left(rows.delay_ns)
+            gap, delay = shortened(rows.gap_ns), shortened(rows.delay_ns)
             causes = replace(causes, activities=replace(rows, gap_ns=gap, delay_ns=delay))
         syncs = dict(causes.syncs)
         for number, sync in causes.syncs.items():
             if self._host_part[number] == part:
-                cost, back = left(np.array([sync.cost_ns, sync.return_ns])).tolist()
+                cost, back = shortened(np.array([sync.cost_ns, sync.return_ns])).tolist()
                 syncs[number] = replace(sync, cost_ns=cost, return_ns=back)
         causes = replace(causes, syncs=syncs)
         return self.length_ns - replayed(self.graph, change, causes).length_ns
@@ -93,8 +93,8 @@ class CriticalPath:
         at_ns = self.graph.window.start_ns + self.length_ns
         node, state, part = walk.last, "idle", UNKNOWN
         while at_ns > self.graph.window.start_ns:
-            found = walk.predecessor(node, at_ns) if node else None
-            start_ns, node, of = found or (self.graph.window.start_ns, None, None)
+            previous = walk.predecessor(node, at_ns) if node else None
+            start_ns, node, of = previous or (self.graph.window.start_ns, None, None)
             start_ns = min(start_ns, at_ns)
             event_id = None
             if isinstance(of, str):
@@ -226,8 +226,8 @@ def _host_parts(graph: StepGraph) -> np.ndarray:
     launches = table.column("launches").to_numpy().astype(np.bool_)
     category = np.array(table.column("category").to_pylist(), dtype=object)
     state = np.array(table.column("state").to_pylist(), dtype=object)
-    known: Flags = np.array([c is not None for c in category.tolist()], dtype=np.bool_)
-    return np.where(known, category, np.where(launches, LAUNCH, state))
+    computes: Flags = np.array([c is not None for c in category.tolist()], dtype=np.bool_)
+    return np.where(computes, category, np.where(launches, LAUNCH, state))
 
 
 def _device_parts(graph: StepGraph) -> np.ndarray:

@@ -124,15 +124,15 @@ def _order(graph: StepGraph) -> list[int]:
 
 
 def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
-    """Return per ``at_ns`` the last segment of ``thread`` that began before, and the time since."""
+    """Return each of ``at_ns`` as a position: a segment of its ``thread``, and ns within it."""
     on, start = segments["thread"], segments["start_ns"]
     segment = np.full(len(thread), NONE, dtype=np.int64)
     for number in np.unique(thread[thread != NONE]):
         members = np.flatnonzero(on == number)
-        wanted = np.flatnonzero(thread == number)
+        asking = np.flatnonzero(thread == number)
         if len(members):
-            place = np.searchsorted(start[members], at_ns[wanted]) - 1
-            segment[wanted] = members[np.maximum(place, 0)]
+            place = np.searchsorted(start[members], at_ns[asking]) - 1
+            segment[asking] = members[np.maximum(place, 0)]
     offset = np.where(segment != NONE, at_ns - _at(start, segment, 0), 0)
     return Positions(segment, np.maximum(offset, 0))
 
@@ -169,9 +169,9 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Return ``rows`` with the time that remains up to each start.
+    """Return ``rows`` with a longer latency, gap or delay, so that they explain each start.
 
-    The time is added to the latency, gap or delay of the condition that was met last.
+    The missing time is added to the condition that was met last.
     """
     linked = rows.launched.segment != NONE
     conditions = np.stack(
@@ -192,16 +192,11 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return per row the least ``ns`` of the rows of its group in the mask ``chosen``, or 0."""
+    """Return for each row the least ``ns`` of the ``chosen`` rows in its group, or 0."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])
     return np.where(least == np.iinfo(np.int64).max, 0, least)[member.reshape(-1)]
-
-
-def _any(chosen: Flags, group: Ints) -> Flags:
-    """Return for each row whether the mask ``chosen`` contains any row of its group."""
-    return np.asarray(np.isin(group, group[chosen]), dtype=np.bool_)
 
 
 def _previous_of_stream(device: Ints, stream: Ints) -> Ints:
@@ -232,20 +227,23 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
     last_end = np.array([max(map(ends.__getitem__, a), default=ALWAYS) for a in awaited], np.int64)
     scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
     copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
-    there = last != NONE
+    has_segment = last != NONE
     # The call of a blocking copy returns after the copy has ended, so it has no cost of its own.
     rest = np.where(last_end > ALWAYS, end - last_end, 0)
-    waited, passed = there & (last_end > start), there & (last_end > ALWAYS) & (last_end <= start)
+    waited, passed = (
+        has_segment & (last_end > start),
+        has_segment & (last_end > ALWAYS) & (last_end <= start),
+    )
     returning = np.minimum(_least(rest, waited, scope), rest)
     cost = _least(np.where(passed, end - start, rest), waited | passed, scope)
-    cost = np.where(_any(passed, scope), _least(end - start, passed, scope), cost)
+    cost = np.where(np.isin(scope, scope[passed]), _least(end - start, passed, scope), cost)
     cost = np.where(copies, 0, np.minimum(cost, end - start))
     by_device = (last_end > ALWAYS) & (last_end + returning >= start + cost)
     cost = np.where(by_device, cost, end - start)
     returning = np.where(by_device, rest, returning)
     return {
         int(last[n]): Sync(int(n), awaited[n], int(cost[n]), int(returning[n]))
-        for n in np.flatnonzero(there)
+        for n in np.flatnonzero(has_segment)
     }
 
 
@@ -260,10 +258,14 @@ def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
 
 
 def _ended_in_time(activities: _Columns, ids: pa.ChunkedArray, until_ns: Ints) -> list[list[int]]:
-    """Return per sync the indices of the activities in ``ids`` that ended by ``until_ns``."""
+    """Return for each sync the indices of the activities in ``ids`` that ended by ``until_ns``."""
     place = {event: number for number, event in enumerate(activities["event_id"].tolist())}
     start, end = activities["start_ns"].tolist(), activities["end_ns"].tolist()
     return [
-        [n for n in (place[i] for i in some if i in place) if start[n] < until and end[n] <= until]
-        for some, until in zip(ids.to_pylist(), until_ns.tolist(), strict=True)
+        [
+            n
+            for n in (place[i] for i in awaited if i in place)
+            if start[n] < until and end[n] <= until
+        ]
+        for awaited, until in zip(ids.to_pylist(), until_ns.tolist(), strict=True)
     ]

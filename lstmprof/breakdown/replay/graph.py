@@ -53,7 +53,7 @@ class HostSegments:
 
 @dataclass(frozen=True)
 class _Innermost:
-    """The innermost events of all threads in a step; ``patient`` ones may wait for a thread."""
+    """The innermost events of all threads; ``patient`` ones may wait for another thread."""
 
     thread: Ints
     start_ns: Ints
@@ -99,8 +99,8 @@ def _innermost_by_thread(
     borders = np.flatnonzero(np.diff(thread[by_thread])) + 1
     for members in np.split(by_thread, borders):
         if len(members):
-            taken = events.take(members)
-            segments = innermost(taken, np.arange(len(members))).within(
+            own_events = events.take(members)
+            segments = innermost(own_events, np.arange(len(members))).within(
                 window.start_ns, window.end_ns
             )
             yield Segments(segments.start_ns, segments.end_ns, members[segments.owner])

@@ -157,7 +157,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return per activity the activity that it waited for, and the call that caused this."""
+        """Return per activity the activity that it waited for, and the call that made it wait."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -171,7 +171,7 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the first activity launched after ``call`` on the stream that it blocks."""
+        """Return the first activity launched after ``call`` on the stream that ``call`` blocks."""
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))

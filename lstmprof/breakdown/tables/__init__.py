@@ -62,7 +62,7 @@ class Source:
         """Return the events with at least ``columns``."""
         return self._events.table(columns) if isinstance(self._events, Packed) else self._events
 
-    def of_each_rank(
+    def for_each_rank(
         self, make: Callable[[EventTable, list[Window]], pa.Table], columns: Sequence[str]
     ) -> pa.Table:
         """Return the table that ``make`` computes from events with at least ``columns``.
@@ -150,7 +150,7 @@ class TableKind:
 
 
 def _from_events(make: Callable[[EventTable, list[Window]], pa.Table]) -> Make:
-    return lambda source, reads: source.of_each_rank(make, reads)
+    return lambda source, reads: source.for_each_rank(make, reads)
 
 
 def _from_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
@@ -226,7 +226,7 @@ _ALL = (
             *("cells", "ops_per_time_step", "kernels_per_time_step", "forward_ns", "backward_ns"),
             *("roofline_share", "algorithm_seen", "backward_algorithm_seen", "rung", "op"),
         ),
-        make=lambda source, reads: source.of_each_rank(
+        make=lambda source, reads: source.for_each_rank(
             lambda events, windows: layers.layers(events, windows, source.info), reads
         ),
         reads=(

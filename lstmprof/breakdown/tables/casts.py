@@ -127,11 +127,11 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # (types of an op that is not a copy, types of a copy) for each list of recorded types
+    # For each text: (from, to) if the op that casts is no copy, and (from, to) if it is a copy.
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
-    texts = sorted({text for both in pairs for pair in both for text in pair if text})
+    texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
-    codes_of = np.array([[[code_of[t] for t in pair] for pair in both] for both in pairs])
+    codes_of = np.array([[[code_of[t] for t in pair] for pair in entry] for entry in pairs])
     chosen = codes_of[code, copies.astype(np.int64)]  # the code ``NONE`` selects the last text: ""
     return [(chosen[:, 0], texts), (chosen[:, 1], texts)]
 
@@ -161,12 +161,12 @@ def _copy_bytes(shapes: str, dtypes: str) -> int:
     """Return the bytes that ``aten::copy_`` of these inputs reads and writes; −1 if unknown."""
     source, to = copied(recorded_inputs(dtypes))
     shape = [*recorded_inputs(shapes), None][0]
-    each = [element_bytes(t) for t in (source, to)]
-    if not isinstance(shape, list) or None in each:
+    sizes = [element_bytes(t) for t in (source, to)]
+    if not isinstance(shape, list) or None in sizes:
         return -1
     if not all(isinstance(n, int) and n >= 0 for n in shape):
         return -1
-    moved = math.prod(shape) * sum(n for n in each if n)
+    moved = math.prod(shape) * sum(n for n in sizes if n)
     return moved if moved < 2**63 else -1
 
 
@@ -201,18 +201,20 @@ def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
     Raises:
         RunError: the times or sizes exceed 64 bits.
     """
-    of_them = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
-    rank, device, moved = (of_them.ints(name, UNKNOWN) for name in ("rank", "device", "bytes"))
-    is_set = of_them.is_kind("memset")
-    way = of_them.mapped("name", lambda name: _index(_DIRECTIONS, direction(name)), NONE)
-    memory = of_them.mapped("name", lambda name: _index(_MEMORIES, host_memory(name)), NONE)
+    copied_events = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
+    rank, device, moved = (
+        copied_events.ints(name, UNKNOWN) for name in ("rank", "device", "bytes")
+    )
+    is_set = copied_events.is_kind("memset")
+    way = copied_events.mapped("name", lambda name: _index(_DIRECTIONS, direction(name)), NONE)
+    memory = copied_events.mapped("name", lambda name: _index(_MEMORIES, host_memory(name)), NONE)
     way, is_known = np.where(is_set, NONE, way), moved != UNKNOWN
-    check_sums("copies", of_them.dur_ns, moved[is_known])
+    check_sums("copies", copied_events.dur_ns, moved[is_known])
     group = Groups(rank, device, is_set.astype(np.int64), way, memory)
     head = group.first
-    count, total = group.sizes(), group.sums(of_them.dur_ns)
+    count, total = group.sizes(), group.sums(copied_events.dur_ns)
     whole, all_known = group.sums(moved, is_known), group.sizes(is_known) == count
-    in_steps = group.sizes(of_them.ints("step", NONE) != NONE)
+    in_steps = group.sizes(copied_events.ints("step", NONE) != NONE)
     columns = [
         *(where_known(number[head], number[head] != UNKNOWN) for number in (rank, device)),
         texts_at(_KINDS, is_set[head].astype(np.int64)),

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.event_types import event_types, numbered_few
+from lstmprof.events.event_types import dense_numbers, event_types
 from lstmprof.events.groups import Groups, SortedValues, ratio, texts_at, where_known
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
@@ -116,12 +116,12 @@ class SortedTexts:
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Return the column of ``texts`` at the indices ``codes``, of which ``NONE`` is null."""
-        there = np.unique(codes[codes != NONE])
-        values = sorted({texts[code] for code in there.tolist()})
+        """Return the column with ``texts[code]`` for each of ``codes``; ``NONE`` is null."""
+        used = np.unique(codes[codes != NONE])
+        values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
         indices = np.full(len(texts) + 1, NONE, dtype=np.int64)
-        indices[there] = [index_of[texts[code]] for code in there.tolist()]
+        indices[used] = [index_of[texts[code]] for code in used.tolist()]
         return SortedTexts(values, indices[codes])
 
 
@@ -178,7 +178,7 @@ def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[In
     """Return each row's bucket, and the buckets' columns: keys, count, count in steps."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
-    of = numbered_few(keys)
+    of = dense_numbers(keys)
     count = np.bincount(of)
     first = np.empty(len(count), dtype=np.int64)
     first[of[::-1]] = np.arange(len(of))[::-1]
@@ -198,10 +198,10 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return the rule that decided most of each group's events; if tied, the last in ``rule``."""
-    each = Groups(group.of, rule.index)
-    of, index = group.of[each.first], rule.index[each.first]
-    most_last = np.lexsort((index, each.sums(count), of))
+    """Return for each group the rule of most of its events; if rules tie, the last in ``rule``."""
+    pairs = Groups(group.of, rule.index)
+    of, index = group.of[pairs.first], rule.index[pairs.first]
+    most_last = np.lexsort((index, pairs.sums(count), of))
     last = np.append(np.diff(of[most_last]) > 0, True)[: len(of)]
     return texts_at(rule.values, index[most_last[last]])
 
@@ -210,10 +210,10 @@ def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
     """Return each group's number of configurations, and the configuration with the most time."""
-    known = np.flatnonzero(config.index != NONE)
-    each = Groups(group.of[known], config.index[known])
-    of, index = group.of[known][each.first], config.index[known][each.first]
-    most_last = np.lexsort((-index, each.sums(bucket_ns[known]), of))
+    configured = np.flatnonzero(config.index != NONE)
+    pairs = Groups(group.of[configured], config.index[configured])
+    of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]
+    most_last = np.lexsort((-index, pairs.sums(bucket_ns[configured]), of))
     chosen = np.full(group.count, NONE)
     chosen[of[most_last]] = index[most_last]
     number = np.bincount(of, minlength=group.count)

@@ -108,14 +108,14 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
     linked = activities > 0
     groups = Groups(rank, name.index[calls], kind)
     head, count = groups.first, groups.sizes()
-    of_rank, linked_count = rank[head], groups.sizes(linked)
-    steps, in_steps = steps_of(of_rank, list(windows)), groups.sizes(in_step != UNKNOWN)
-    whole_ns, unmarked = _time_of_steps(of_rank, windows)
-    some = linked_count > 0
+    group_rank, linked_count = rank[head], groups.sizes(linked)
+    steps, in_steps = steps_of(group_rank, list(windows)), groups.sizes(in_step != UNKNOWN)
+    whole_ns, unmarked = _time_of_steps(group_rank, windows)
+    has_linked = linked_count > 0
     per_step = in_steps / np.maximum(steps, 1)
     durations, latencies = groups.sorted(dur), groups.sorted(latency, linked)
     columns = [
-        where_known(of_rank, of_rank != UNKNOWN),
+        where_known(group_rank, group_rank != UNKNOWN),
         texts_at(name.values, name.index[calls][head]),
         texts_at(_KINDS, kind[head]),
         pa.array(count),
@@ -130,11 +130,11 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
         ratio(groups.sums(dur), count),
         *(pa.array(durations.percentile(share)) for share in (50, 95)),
         ratio(groups.sums(latency, linked), linked_count),
-        *(where_known(latencies.percentile(share), some) for share in (50, 95)),
+        *(where_known(latencies.percentile(share), has_linked) for share in (50, 95)),
         pa.array(groups.sizes(linked & (latency < 0))),
         pa.array(groups.sizes(linked & (latency < -dur))),
         ratio(groups.sums(depth, linked), linked_count),
-        where_known(groups.sorted(depth, linked).percentile(100), some),
+        where_known(groups.sorted(depth, linked).percentile(100), has_linked),
     ]
     return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
 

@@ -187,7 +187,7 @@ class _ProcessMemory:
         self._first: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, time_ns: Ints, interval: Ints, values: _Floats) -> None:
-        """Add later values of the counter ``name``; ``interval`` numbers their intervals."""
+        """Add the next values of the counter ``name``, each with the number of its ``interval``."""
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
         first = np.flatnonzero(np.append(True, interval[1:] != interval[:-1]))
         if name == CHANGE:
@@ -273,13 +273,13 @@ def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterat
 
 def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
     """Return the size columns for ``parts``, over the processes with values in them."""
-    there = [process for process in processes if process.has_values(parts)] or processes
+    used = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
-        np.fmax.reduce([process.peak(name, parts) for process in there]) for name in _TOTALS
+        np.fmax.reduce([process.peak(name, parts) for process in used]) for name in _TOTALS
     )
-    grown = sum(process.grown(parts) for process in there)
-    of_each = [sums for process in there if (sums := process.changes(parts)) is not None]
-    changes = np.sum(of_each, axis=0).tolist() if of_each else [np.nan] * 4
+    grown = sum(process.grown(parts) for process in used)
+    process_changes = [sums for process in used if (sums := process.changes(parts)) is not None]
+    changes = np.sum(process_changes, axis=0).tolist() if process_changes else [np.nan] * 4
     numbers = (allocated, reserved, grown, *changes)
     return {
         name: int(number) if abs(number) < 2**63 else None  # NaN: unknown; larger: damaged

@@ -3,12 +3,12 @@
 ``total`` is the time in which an entry was open; entries inside an entry of the same name count
 once. ``self`` excludes the entries directly inside. The device times are durations of the
 activities that the entry launched. An op launched the activities with its ``op_id``. A range or
-module launched the activities whose launch call began while it was open on the same thread (for
-ranges, else on any thread of the rank). Modules, frames and ranges are three sorts, each with its
-own ``self``. Backward work also belongs to the module of its forward op. An activity that a CUDA
-graph replayed belongs to the op and the module in which the graph captured it, if the profile
-records the capture, and to the range around the launch of the graph. NumPy computes the sums:
-recursive SQL takes 1.5 times as long and a third more memory.
+module launched the activities whose launch call began while it was open on the same thread. If no
+range was open there, the range counts that was open on another thread of the rank. Modules, frames
+and ranges are three sorts, each with its own ``self``. Backward work also belongs to the module of
+its forward op. An activity that a CUDA graph replayed belongs to the range around the launch of the
+graph and, if the profile records the capture, to the op and module in which the graph captured it.
+NumPy computes the sums: recursive SQL takes 1.5 times as long and a third more memory.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ class _Grouped:
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
         """Return each group's sum of ``values`` over its events and the events inside them.
 
-        A sum is null if ``known`` is False for the group (default: its rank has no activities).
+        ``known`` is a mask of the groups whose sum is known; other sums are null. Default: the
+        groups whose rank has activities.
         """
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
@@ -310,7 +311,11 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return in ns per frame: device time it launched; host and device time of its backward ops."""
+    """Return three times of each frame in ns.
+
+    They are the device time that the frame launched, and the host and device time of the backward
+    ops of its forward ops.
+    """
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)
@@ -330,5 +335,5 @@ def issued_by(events: EventTable) -> Ints:
 
 
 def _add(sums: Ints, rows: Ints, amounts: Ints) -> None:
-    known = rows != NONE
-    np.add.at(sums, rows[known], amounts[known])
+    valid = rows != NONE
+    np.add.at(sums, rows[valid], amounts[valid])

@@ -4,8 +4,7 @@ If several optimizers or compiled functions alternate (a GAN), a step has one or
 The step ends with the candidate (optimizer or function) that is called least often. If several
 candidates are equally rare, the step ends with the last one called. To find this candidate, the
 first calls are only observed, unless the script has created only one optimizer. Forked processes (a
-DataLoader's workers) have no steps. Of the threads, only the first thread that ended a step has
-steps.
+DataLoader's workers) have no steps. All steps are in the thread that ended the first step.
 """
 
 from __future__ import annotations

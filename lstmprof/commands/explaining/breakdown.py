@@ -188,11 +188,11 @@ class FirstAnswers:
         """Print a line for each of ``breakdowns`` that contradicts what was printed early."""
         if not self._shown_early:
             return
-        from lstmprof.breakdown.first_step import holds
+        from lstmprof.breakdown.first_step import matches
 
         for breakdown in breakdowns:
             first = self._shown_early.get(breakdown.run.name)
-            if first and not holds(first, breakdown.ledger, breakdown.windows):
+            if first and not matches(first, breakdown.ledger, breakdown.windows):
                 options.say(
                     f"{breakdown.run.name}: the times of the first step, printed above, are wrong: "
                     "the whole file gives other times (see --table ledger)"

@@ -17,7 +17,7 @@ from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.annotate.calls import is_launch
-from lstmprof.events.threads import ASKS
+from lstmprof.events.threads import VALUE_READS
 from lstmprof.names import PART_WORDS
 
 LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
@@ -131,7 +131,7 @@ RULES = (
     Rule(QUEUE, _part(QUEUED), "time in which the device has queued work and does not start it"),
     Rule(
         SYNC,
-        lambda c, run: c.name in ASKS and not run.on_device,
+        lambda c, run: c.name in VALUE_READS and not run.on_device,
         "an op that reads a value to Python, in a run on a CPU",
     ),
     Rule(CAST, _part("cast"), "work that changes only the element type"),

@@ -16,7 +16,7 @@ from lstmprof.breakdown.timings import FAULT_NS
 from lstmprof.diagnose.findings import settings
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
 from lstmprof.diagnose.step_profile.contributors import Contributor
-from lstmprof.events.threads import ASKS
+from lstmprof.events.threads import VALUE_READS
 from lstmprof.numbers import count, cropped, number_of, percent, quantity
 from lstmprof.runs.fields import ThreadTime
 
@@ -399,7 +399,7 @@ def calls(profile: StepProfile) -> Spent:
 def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
     """Return whether a contributor is an op or activity: no wait, no Python, no read of a value."""
     c = contributor
-    if c.name is None or c.name in ASKS or c.compiling or c.part == "collective":
+    if c.name is None or c.name in VALUE_READS or c.compiling or c.part == "collective":
         return False
     arranges = profile.device is None and (c.part == "dispatch" or c.call_overhead)
     return c.state == "busy" or (c.state == "idle" and arranges)

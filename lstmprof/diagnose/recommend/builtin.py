@@ -36,7 +36,7 @@ from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
 from lstmprof.names import FRAMEWORK_NAMES
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.runs.border import LeaveOut, border
-from lstmprof.runs.directory import cache_folder, written_to
+from lstmprof.runs.directory import cache_folder, usable_cache
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run, is_run, open_run
 
@@ -185,7 +185,7 @@ def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> 
         progress(f"reusing {folder / name}")
         return open_run(folder / name)
     progress(f"capturing {request.implementation} with the same shapes (about a minute)")
-    return capture_run(request, written_to(cache) / BUILTIN, force=True, progress=progress)
+    return capture_run(request, usable_cache(cache) / BUILTIN, force=True, progress=progress)
 
 
 def _serves(info: RunInfo, request: CaptureRequest) -> bool:

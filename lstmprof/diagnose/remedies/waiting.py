@@ -33,7 +33,7 @@ from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.ranks import FOUND
 from lstmprof.events.schema import KERAS_LAYER, PHASES
-from lstmprof.events.threads import ASKS
+from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
@@ -97,12 +97,12 @@ def values_read(f: Finding) -> Match | None:
     if f.slow.device is not None:
         return _read_from_device(f)
     rows = {r["name"]: r["count"] / f.slow.steps for r in f.slow.rows("ops")}
-    read = [(rows[name], name) for name in ASKS if name in rows]
+    read = [(rows[name], name) for name in VALUE_READS if name in rows]
     if not read:
         return None
     times, name = max(read)
     loop = sum(c.ns for c in f.contributors if c.reading)
-    saves = sum(c.ns for c in f.contributors if c.name in ASKS or c.reading)
+    saves = sum(c.ns for c in f.contributors if c.name in VALUE_READS or c.reading)
     return Match(
         f"{name} runs {often(f.slow, times)}", saves, _READ_ONCE if 2 * loop > saves else ""
     )

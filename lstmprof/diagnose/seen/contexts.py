@@ -21,7 +21,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Covered, Flags, Ints, Segments, foremost
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.events.threads import ASKS, thread_ids
+from lstmprof.events.threads import VALUE_READS, thread_ids
 
 INPUT = "input"
 #: Functions in which compilers trace, lower, generate code, and try the code out.
@@ -247,7 +247,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
     op, unless the Python after the op takes longer than the op itself.
     """
     rows = _outermost_ops(events, on_thread)
-    asks = events.is_one_of("name", *ASKS)[rows]
+    asks = events.is_one_of("name", *VALUE_READS)[rows]
     reduces = events.where_name(_REDUCES.search)[rows]
     picks = events.where_name(_VIEWS.search)[rows] | reduces
     unbinds = events.is_one_of("name", "aten::unbind")[rows]

@@ -30,7 +30,7 @@ from lstmprof.events.intervals import Flags
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
-from lstmprof.events.threads import ASKS, thread_ids
+from lstmprof.events.threads import VALUE_READS, thread_ids
 
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 #: Library ops for a whole layer.
@@ -368,7 +368,7 @@ def asked_between(lane: Lane) -> float:
     above = lane.parent[cells]
     cells = cells[~((above != NONE) & named[above])]
     ops = lane.here & lane.events.is_kind("op")
-    asks = np.flatnonzero(ops & lane.events.is_one_of("name", *ASKS))
+    asks = np.flatnonzero(ops & lane.events.is_one_of("name", *VALUE_READS))
     rows = np.concatenate([cells, asks])
     rows = rows[np.lexsort((lane.events.start_ns[rows], thread_ids(lane.events)[rows]))]
     is_cell = np.isin(rows, cells)

@@ -13,7 +13,7 @@ from lstmprof.events.annotate.calls import direction, is_kernel_launch, launch_c
 from lstmprof.events.groups import Forest
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
+from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
 #: A gap is unusual if it is longer than this many times the median gap.
 UNUSUAL = 10
@@ -110,7 +110,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
     sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
     blocks = forest.beneath(sync.astype(np.int64)) > 0
     ops = lane.here & events.is_kind("op")
-    asks = ops & events.is_one_of("name", *ASKS)
+    asks = ops & events.is_one_of("name", *VALUE_READS)
     moved = events.ints("bytes", UNKNOWN)
     values = lane.rank & events.is_kind("memcpy") & (moved >= 0) & (moved <= _VALUE_BYTES)
     values &= events.where_name(lambda name: direction(name) == "DtoH")

@@ -94,7 +94,7 @@ class Coverage:
 
 
 class ActivityCounts:
-    """For each of ``rows`` events: whether it launched 0, 1 or more activities."""
+    """For each event of a table of ``rows`` rows: whether it launched 0, 1 or more activities."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)

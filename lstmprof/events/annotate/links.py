@@ -129,12 +129,12 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
     """Return for each of ``rows`` the first of ``among`` equal in all ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
-    both = np.concatenate([among, rows])
-    order = np.lexsort([column[both] for column in columns])
-    changes = [column[both][order][1:] != column[both][order][:-1] for column in columns]
-    key = np.empty(len(both), dtype=np.int64)
+    all_rows = np.concatenate([among, rows])
+    order = np.lexsort([column[all_rows] for column in columns])
+    changes = [column[all_rows][order][1:] != column[all_rows][order][:-1] for column in columns]
+    key = np.empty(len(all_rows), dtype=np.int64)
     key[order] = np.append(0, np.cumsum(np.any(changes, axis=0)))
-    first = np.full(len(both), NONE, dtype=np.int64)
+    first = np.full(len(all_rows), NONE, dtype=np.int64)
     first[key[: len(among)][::-1]] = among[::-1]  # reversed: the first row remains
     return first[key[len(among) :]]
 
@@ -196,9 +196,11 @@ def _named_phases(events: EventTable) -> Codes:
 
 
 def _phases_of_names(events: EventTable) -> Codes:
-    of_range = events.mapped("name", _range_phase, NONE, np.int8)
-    of_op = np.where(events.is_kind("op"), events.mapped("name", _op_phase, NONE, np.int8), NONE)
-    return np.where(events.is_kind("range"), of_range, of_op.astype(np.int8))
+    range_phases = events.mapped("name", _range_phase, NONE, np.int8)
+    op_phases = np.where(
+        events.is_kind("op"), events.mapped("name", _op_phase, NONE, np.int8), NONE
+    )
+    return np.where(events.is_kind("range"), range_phases, op_phases.astype(np.int8))
 
 
 def _op_phase(name: str) -> int:
@@ -248,7 +250,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase open on the rank, on any thread, when each host event began."""
+    """Return the innermost phase open on any thread of the rank when each host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -258,9 +260,9 @@ def _open_phases(events: EventTable) -> Codes:
     for number in np.unique(rank[is_range]):
         rows = nesting_order(events, np.flatnonzero(is_range & (rank == number)))
         open_then = foremost(start[rows], end[rows], np.arange(len(rows))[::-1])
-        asked = np.flatnonzero(on_host & (rank == number))
-        owner = open_then.owner_at(start[asked])
-        phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
+        host_rows = np.flatnonzero(on_host & (rank == number))
+        owner = open_then.owner_at(start[host_rows])
+        phase[host_rows] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
     return phase
 
 

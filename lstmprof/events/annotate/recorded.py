@@ -136,8 +136,10 @@ class Reading:
         """Return for each event whether its parent is a runtime call of this or an earlier part."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
-        here = (parent != NONE) & (local >= 0)
-        within = np.where(here, runtime[np.where(here, local, 0)], np.isin(parent, self._running))
+        in_part = (parent != NONE) & (local >= 0)
+        within = np.where(
+            in_part, runtime[np.where(in_part, local, 0)], np.isin(parent, self._running)
+        )
         calls = np.flatnonzero(runtime & (events.end_ns >= events.start_ns.max(initial=0)))
         self._running = np.append(self._running, calls + events.first_row)
         return np.asarray(within, dtype=np.bool_)
@@ -215,7 +217,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return activities without a launch, before the first with a launch on their stream."""
+        """Return activities that begin before the first activity with a launch on their stream."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -231,20 +233,22 @@ class Tally:
         sums = {name: counts.tolist() for name, counts in self._sums.items()}
         length_ns = np.maximum(0, self._end_ns - np.minimum(self._first_ns, self._end_ns))
         lost, overlaps = self._lost.counts(), self._overlaps.counts()
-        every = []
+        process_counts = []
         for number in range(self._processes):
-            of_one = {name: counts[number] for name, counts in sums.items()}
-            launchable = of_one.get("activities", 0) - of_one.get("migrations", 0)
-            if of_one.get("unlaunched", 0) == launchable:
-                of_one["launched_before"] = 0
+            own = {name: counts[number] for name, counts in sums.items()}
+            launchable = own.get("activities", 0) - own.get("migrations", 0)
+            if own.get("unlaunched", 0) == launchable:
+                own["launched_before"] = 0
             counts = {
-                **of_one,
+                **own,
                 "length_ns": int(length_ns[number]),
                 **lost[number],
                 **overlaps[number],
             }
-            every.append(_ProcessCounts(counts, self._steps[number], self._busy_steps[number]))
-        return every
+            process_counts.append(
+                _ProcessCounts(counts, self._steps[number], self._busy_steps[number])
+            )
+        return process_counts
 
 
 def _late(processes: int) -> Ints:
@@ -262,7 +266,8 @@ def _counts(processes: Ints, count: int) -> Ints:
 class _Lost:
     """Counts kernel launches, and kernel launches without an activity.
 
-    The latter are counted in total, before the first and after the last launch with an activity.
+    Launches without an activity are counted in total, and separately before the first and after
+    the last launch with an activity.
     """
 
     def __init__(self, processes: int) -> None:
@@ -400,8 +405,8 @@ class _Overlaps:
 
     def counts(self) -> list[dict[str, int]]:
         """Return the number and the time of overlaps of each process."""
-        both = zip(self._count.tolist(), self._ns.tolist(), strict=True)
-        return [{"overlaps": count, "overlap_ns": ns} for count, ns in both]
+        pairs = zip(self._count.tolist(), self._ns.tolist(), strict=True)
+        return [{"overlaps": count, "overlap_ns": ns} for count, ns in pairs]
 
 
 @dataclass(frozen=True)
@@ -471,16 +476,16 @@ def recorded(events: EventTable) -> tuple[Recorded, ...]:
     """Return the counts of each rank; ``events`` need all derived columns."""
     if isinstance(events, StoredEvents):
         return _counts_on_disk(events)
-    everything = Reading().columns(events)
+    columns = Reading().columns(events)
     return tuple(
         _rank_counts(
             rank,
             [
-                _count_process(everything.only(rows))
-                for rows in successive_processes(events, of_rank)
+                _count_process(columns.only(rows))
+                for rows in successive_processes(events, rank_rows)
             ],
         )
-        for rank, of_rank in ((rank, events.rows_of_rank(rank)) for rank in events.ranks())
+        for rank, rank_rows in ((rank, events.rows_of_rank(rank)) for rank in events.ranks())
     )
 
 
@@ -513,10 +518,10 @@ def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
 def _rank_counts(rank: int | None, processes: list[_ProcessCounts]) -> Recorded:
     """Return the counts of a rank, whose ``processes`` ran one after the other."""
     counts: Counter[str] = Counter()
-    for of in processes:
-        counts.update(of.counts)
-    steps = set().union(*(of.steps for of in processes))
-    busy_steps = set().union(*(of.busy_steps for of in processes))
+    for process in processes:
+        counts.update(process.counts)
+    steps = set().union(*(process.steps for process in processes))
+    busy_steps = set().union(*(process.busy_steps for process in processes))
     bare = steps - busy_steps if steps & busy_steps else set()
     return Recorded(
         rank=rank,

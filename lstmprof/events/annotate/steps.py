@@ -74,11 +74,11 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
     marked = events.replaced(lambda part: {"kind": _marked_kinds(part, expression)})
     if marked.has_kind("step"):
         return marked
-    there: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for part in events.parts():
         codes, names = part.texts("name")
-        there.update(names[code] for code in codes[_host_ranges(part)].tolist())
-    frequent = ", ".join(f"'{name}'" for name, _ in there.most_common(_MOST_NAMED)) or "none"
+        counts.update(names[code] for code in codes[_host_ranges(part)].tolist())
+    frequent = ", ".join(f"'{name}'" for name, _ in counts.most_common(_MOST_NAMED)) or "none"
     raise UsageError(
         f"--step-range '{pattern}' matches no host range",
         f"the most frequent host ranges are {frequent}",
@@ -118,8 +118,8 @@ def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
-    most = np.bincount(thread[rows]).argmax()
-    rows = rows[thread[rows] == most]
+    busiest = np.bincount(thread[rows]).argmax()
+    rows = rows[thread[rows] == busiest]
     start, end = events.start_ns, events.end_ns
     rows = rows[np.lexsort((-end[rows], start[rows]))]
     reached = np.maximum.accumulate(end[rows])
@@ -197,15 +197,15 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
     has_launch = np.flatnonzero(launch >= 0)
     at[has_launch] = at[launch[has_launch]]
     step = np.full(len(events), -1, dtype=np.int64)
-    of_ranks: dict[int | None, list[Window]] = {}
+    by_rank: dict[int | None, list[Window]] = {}
     for window in step_windows:
         if window.step is not None:
-            of_ranks.setdefault(window.rank, []).append(window)
-    for rank in events.ranks() if of_ranks else ():
-        if rank in of_ranks:
+            by_rank.setdefault(window.rank, []).append(window)
+    for rank in events.ranks() if by_rank else ():
+        if rank in by_rank:
             rows = events.rows_of_rank(rank)
-            numbers = np.array([window.step for window in of_ranks[rank]], dtype=np.int64)
-            index = windows_at(at[rows], of_ranks[rank])
+            numbers = np.array([window.step for window in by_rank[rank]], dtype=np.int64)
+            index = windows_at(at[rows], by_rank[rank])
             step[rows] = np.where(index < 0, -1, numbers[index])
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 

@@ -91,15 +91,15 @@ def launch_configs(
 
 def cupti_launch_config(*numbers: int) -> str | None:
     """Return the launch configuration in the columns ``LAUNCH_COLUMNS`` of one kernel."""
-    known = [None if number == UNKNOWN else number for number in numbers]
-    *sizes, registers, static, dynamic = known
-    both = None if static is None or dynamic is None else static + dynamic
+    values = [None if number == UNKNOWN else number for number in numbers]
+    *sizes, registers, static, dynamic = values
+    shared = None if static is None or dynamic is None else static + dynamic
     return launch_config.text(
         {
             "grid": None if None in sizes[:3] else sizes[:3],
             "block": None if None in sizes[3:] else sizes[3:],
             "registers": registers,
-            "shared_bytes": both,
+            "shared_bytes": shared,
             "dynamic_shared_bytes": dynamic,
         }
     )

@@ -199,8 +199,8 @@ def _timed(text: bytes) -> list[tuple[str, int]] | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     timed = [(e.cat.lower(), _begins_ns(e.ts)) for e in events if e.ph == "X"]
-    of_program = [(c, ns) for c, ns in timed if ns is not None and c != PROFILER_SPAN]
-    return of_program if events else None
+    program_events = [(c, ns) for c, ns in timed if ns is not None and c != PROFILER_SPAN]
+    return program_events if events else None
 
 
 def _begins_ns(ts_us: float | str | None) -> int | None:
@@ -239,7 +239,7 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """Read the first step; return None for small files, and if it cannot be located safely."""
+    """Read the first step; return None if the file is small or the step cannot be located."""
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
             return None
@@ -302,9 +302,9 @@ class _File:
     def profile(self) -> Profile | None:
         """Return the profile of the pieces read so far, or None if they are not a Kineto trace."""
         header = json_document(self.path, self.head + b"]}")
-        of_file = [self.read[byte] for byte in sorted(self.read)]
-        categories = {category for piece in of_file for category in piece.categories}
-        tables = [piece.columns for piece in of_file if piece.rows]
+        pieces_read = [self.read[byte] for byte in sorted(self.read)]
+        categories = {category for piece in pieces_read for category in piece.categories}
+        tables = [piece.columns for piece in pieces_read if piece.rows]
         if not (tables and isinstance(header, dict) and kineto.is_kineto(header, categories)):
             return None
         columns = pa.concat_tables(tables, promote_options="default").unify_dictionaries()

@@ -40,8 +40,8 @@ STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledg
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Column of the events table -> name of the argument that contains its number. The texts in
-#: ``TEXTS`` are written under the name of their column.
+#: Column of the events table -> name of the argument with the column's number. The columns in
+#: ``TEXTS`` are written under their own names.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",

@@ -23,7 +23,7 @@ from lstmprof.breakdown.recurrent.profiles.torch_loops import loop_calls
 from lstmprof.breakdown.recurrent.profiles.xla import xla_calls
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
-from lstmprof.events.table import KEPT_ROWS, NONE, UNKNOWN, EventTable
+from lstmprof.events.table import CACHED_ROWS, NONE, UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP
 
 
@@ -140,7 +140,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call``, which was found in ``rows`` of a table, with row numbers of the table."""
+    """Return ``call``, which has indices into ``rows``, with row numbers of the whole table."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -149,7 +149,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
     """Yield the rows of each chunk of whole steps; for a small profile, yield None once."""
-    if len(events) <= KEPT_ROWS:
+    if len(events) <= CACHED_ROWS:
         yield None
         return
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
@@ -158,6 +158,6 @@ def _parts(events: EventTable) -> Iterator[Ints | None]:
     ends = [*changes.tolist(), len(order)]
     first = 0
     for end, following in zip(ends, [*ends[1:], None], strict=True):
-        if following is None or following - first > KEPT_ROWS:
+        if following is None or following - first > CACHED_ROWS:
             yield np.sort(order[first:end])
             first = end

@@ -65,9 +65,9 @@ def jax_calls(events: EventTable) -> Iterator[Call]:
     if not {PRODUCT, SIGMOID, TANH} <= set(roles[rows].tolist()):
         return
     inputs = Inputs(events)
-    for of_step in by_step(events, rows):
+    for step_rows in by_step(events, rows):
         programs = []
-        for row in of_step.tolist():
+        for row in step_rows.tolist():
             shapes, role = inputs.shapes(row), int(roles[row])
             programs.append(_Program(row, role, shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)))
         for loop in _loops(events, inputs, programs):
@@ -133,7 +133,7 @@ def _products(forward: Sequence[_Program], state: Shape, gates: int) -> Iterator
 def _units(
     cell: str, state: Shape, cells: int, products: Sequence[_Program]
 ) -> tuple[tuple[Network, ...], int]:
-    """Return the layers, from the first one on, and the number of time steps.
+    """Return the layers, the first layer first, and the number of time steps.
 
     ``cells`` is the number of cells of all layers. If inputs are as wide as the state, return one
     layer and the number of cells. Return no layer if the matmuls form no such cells.
@@ -168,10 +168,10 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
     if not len(rows):
         return
     inputs, (codes, names) = Inputs(events), events.texts("name")
-    for of_step in by_step(events, rows):
+    for step_rows in by_step(events, rows):
         layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, ranges
         cells: dict[tuple[str, Network], list[int]] = {}
-        for row in of_step.tolist():
+        for row in step_rows.tolist():
             title, network = (
                 _KERAS_RANGE.fullmatch(names[int(codes[row])]),
                 _keras_layer(inputs, row),
@@ -186,7 +186,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
                 layers[-1][2].append(row)
             else:
                 layers.append((name, network, [row]))
-        at = rank_and_step(events, int(of_step[0]))
+        at = rank_and_step(events, int(step_rows[0]))
         for _, network, ranges in layers:
             yield _keras_call(replace(network, directions=len(ranges)), ranges, *at)
         for (_, network), ranges in cells.items():

@@ -169,12 +169,8 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
     If no such node was recorded on the host, the names of nodes in the events of kernels show the
     loops.
     """
-    found = False
-    for call in _calls(events, "op", "name"):
-        found = True
-        yield call
-    if not found:
-        yield from _calls(events, "kernel", "op_name")
+    calls = list(_calls(events, "op", "name"))
+    yield from calls or _calls(events, "kernel", "op_name")
 
 
 def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
@@ -187,10 +183,10 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
     rows = _once(events, rows, codes) if kind == "kernel" else rows
     inputs = Inputs(events)
     for members in by_step(events, rows):
-        of_step = _Step(events, inputs, members, codes, nodes)
-        yield from _cudnn_calls(of_step)
-        yield from calls_of(events, "tensorflow", _layers(of_step))
-        for loops in _runs(of_step):
+        step = _Step(events, inputs, members, codes, nodes)
+        yield from _cudnn_calls(step)
+        yield from calls_of(events, "tensorflow", _layers(step))
+        for loops in _runs(step):
             yield from calls_of(events, "tensorflow", loops)
 
 
@@ -198,13 +194,13 @@ def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
     """Return one kernel per run of each node: the kernels with the node's most frequent name."""
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
-    most: dict[int, Ints] = {}
+    kernels_of: dict[int, Ints] = {}
     for places in kernels.members():
         members = rows[places]
         code = int(codes[members[0]])
-        if len(members) > len(most.get(code, ())):
-            most[code] = members
-    return np.sort(np.concatenate(list(most.values())))
+        if len(members) > len(kernels_of.get(code, ())):
+            kernels_of[code] = members
+    return np.sort(np.concatenate(list(kernels_of.values())))
 
 
 def _matters(node: _Node) -> bool:
@@ -217,12 +213,12 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient) of each layer op; gradients run in reverse."""
+    """Yield (row, rows of its gradient) of each layer op; gradients run in reverse order."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
-    for row, of_gradient in zip(rows, paired, strict=True):
-        yield row, (() if of_gradient is None else (of_gradient,))
+    for row, gradient_row in zip(rows, paired, strict=True):
+        yield row, (() if gradient_row is None else (gradient_row,))
 
 
 def _cudnn_calls(step: _Step) -> Iterator[Call]:
@@ -244,9 +240,9 @@ def _cudnn_calls(step: _Step) -> Iterator[Call]:
 
 def _layers(step: _Step) -> list[Loop]:
     """Return the one-op layers (one per direction) in execution order, with their gradients."""
-    found = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
-    ends = step.events.end_ns[[row for row, _ in found]]
-    reads = step.next_matmul_inputs(int(ends.max())) if found else None
+    layers = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
+    ends = step.events.end_ns[[row for row, _ in layers]]
+    reads = step.next_matmul_inputs(int(ends.max())) if layers else None
     return [
         layer_loop(
             _block(step, row),
@@ -255,7 +251,7 @@ def _layers(step: _Step) -> list[Loop]:
             backward=backward,
             next_matmul_inputs=reads,
         )
-        for row, backward in found
+        for row, backward in layers
     ]
 
 
@@ -363,17 +359,17 @@ def _loops(
         if cells
         else in_words([s for s in roles if s is not None])
     )
-    for of_run, of_backward in zip(
+    for run_rows, backward_rows in zip(
         _split(step, rows, runs), _split(step, backward, runs), strict=True
     ):
-        last_ns = int(step.events.end_ns[of_run].max())
+        last_ns = int(step.events.end_ns[run_rows].max())
         yield Loop(
             form=CELL_OP if cells else LOOP,
             op=op,
             count=repetitions // runs if certain else None,
             units=units,
-            rows=of_run,
-            backward=of_backward[step.computes[of_backward]],
+            rows=run_rows,
+            backward=backward_rows[step.computes[backward_rows]],
             time_steps_certain=certain,
             next_matmul_inputs=step.next_matmul_inputs(last_ns),
             layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,
@@ -404,8 +400,8 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
         return
     ops = [step.op(row) for row in pattern]
     if {PRODUCT, SIGMOID, TANH} <= {op.role for op in ops}:
-        one = sum(op.role == TANH for op in ops) <= 2
-        for places in [list(range(len(ops)))] if one else cells_of(ops):
+        single = sum(op.role == TANH for op in ops) <= 2
+        for places in [list(range(len(ops)))] if single else cells_of(ops):
             yield unit_of([ops[place] for place in places])
     elif (unit := unit_of(ops)).hidden:
         yield unit

@@ -91,15 +91,17 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
     is_token = np.bincount(rows, minlength=len(events)) > 0
     step, rank = events.ints("step", UNKNOWN)[ops], events.ints("rank", UNKNOWN)[ops]
     for members in Groups(rank, thread_ids(events)[ops], step).members():
-        of_thread = ops[members]
-        of_thread = of_thread[np.lexsort((-events.dur_ns[of_thread], events.start_ns[of_thread]))]
-        positions = np.flatnonzero(is_token[of_thread])
-        tokens = of_thread[positions]
+        thread_rows = ops[members]
+        thread_rows = thread_rows[
+            np.lexsort((-events.dur_ns[thread_rows], events.start_ns[thread_rows]))
+        ]
+        positions = np.flatnonzero(is_token[thread_rows])
+        tokens = thread_rows[positions]
         codes = reader.codes(tokens, roles[tokens], regions[tokens] != NONE)
         yield from _calls(
             events,
             reader,
-            _Tokens(tokens, roles[tokens], codes, of_thread, positions, regions[tokens]),
+            _Tokens(tokens, roles[tokens], codes, thread_rows, positions, regions[tokens]),
         )
 
 
@@ -171,9 +173,9 @@ class _Reader:
         The dimensions of each shape are sorted.
         """
         if not self._counts:
-            for one in self._gradients.tolist():
-                step = self._counts.setdefault(self._step_of(one), Counter())
-                step[_sorted(self.operands(one)[0])] += 1
+            for gradient in self._gradients.tolist():
+                step = self._counts.setdefault(self._step_of(gradient), Counter())
+                step[_sorted(self.operands(gradient)[0])] += 1
         return self._counts.get(self._step_of(row), Counter())
 
     def _step_of(self, row: int) -> tuple[int, ...]:
@@ -183,8 +185,8 @@ class _Reader:
         """Return the op's first known element type; under autocast, the inner op's type."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
-        of_row = next((dtype for dtype in named if dtype), None)
-        return of_row if inside == NONE else self.dtype(inside) or of_row
+        own = next((dtype for dtype in named if dtype), None)
+        return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
         """Return a number per row, equal for ops of equal name, widths, role and ``compiled``."""
@@ -220,14 +222,14 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
     def positions(pattern: Ints) -> list[int]:
         return [position_of[code] for code in pattern.tolist()]
 
-    found = repeats(
+    repeated = repeats(
         tokens.codes,
         wanted=lambda pattern: _holds_cell(reader, tokens, positions(pattern)),
         begins=lambda pattern: _begins(tokens.roles[positions(pattern)].tolist()),
         least=LEAST_REPETITIONS,
     )
-    every = [_Run(reader, tokens, run) for run in found]
-    runs = [run for run in every if run.units]
+    candidates = [_Run(reader, tokens, run) for run in repeated]
+    runs = [run for run in candidates if run.units]
     certain = bool(runs) and _weights_show_cells(reader, runs)
     yield from calls_of(events, "torch", [run.loop(certain) for run in runs])
 
@@ -238,8 +240,8 @@ def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
     If so, each repetition of a pattern uses the same weights, so no layers alternate.
     """
     counts = reader.gradients(runs[0].pattern[0])
-    of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
-    return None not in of_loops and all(counts[w] == n for w, n in of_loops.items())
+    needed = Counter(_sorted(weight) for run in runs for weight in run.weights())
+    return None not in needed and all(counts[w] == n for w, n in needed.items())
 
 
 def _sorted(shape: Shape | None) -> Shape | None:
@@ -352,9 +354,9 @@ class _Run:
         tail = int(positions[run.end - run.period]) - before - 1
         names, ops = self._reader.names, self._tokens.ops
         for offset in range(1, tail + 1):
-            here = last + offset
-            if here >= len(ops) or names[ops[here]] != names[ops[before + offset]]:
-                return here - 1
+            place = last + offset
+            if place >= len(ops) or names[ops[place]] != names[ops[before + offset]]:
+                return place - 1
         return last + tail
 
     def _units(self) -> Iterator[Network]:
@@ -372,10 +374,10 @@ class _Run:
             for row, role in zip(self.pattern, self.roles, strict=True)
         ]
         for positions in cells_of(ops):
-            of_cell = [ops[position] for position in positions]
-            if not may_be_cell(of_cell):
+            cell_ops = [ops[position] for position in positions]
+            if not may_be_cell(cell_ops):
                 continue
-            unit = unit_of(of_cell)
+            unit = unit_of(cell_ops)
             inputs = unit.inputs or self._inputs_before(unit)
             yield replace(unit, inputs=inputs)
 

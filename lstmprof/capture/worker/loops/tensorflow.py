@@ -224,7 +224,7 @@ class Unscaled:
     """No loss scaling, for every precision except float16."""
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss that is differentiated."""
+        """Return ``loss`` unchanged."""
         return loss
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
@@ -239,7 +239,7 @@ class DynamicallyScaled(Unscaled):
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss that is differentiated."""
+        """Return the scaled ``loss``, whose gradients the optimizer gets."""
         return loss * self.scale()
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
