@@ -234,6 +234,7 @@ def test_a_head_within_the_loop_is_no_part_of_the_cell() -> None:
     assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
     (layer,) = successive_processes([([6, 5], [5, 64]), ([6, 16], [16, 64]), head], [6, 16])
     assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 5, 16, 1, 1, 5)
+    assert known(layer, "op", "ops_per_time_step") == ("while, 2 products", 3)
     assert successive_processes([cell, head]) == []  # no tanh confirms it
 
 

@@ -229,19 +229,23 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
     for run in runs:
         (backward if run.backward else forward).setdefault(run.forward_path, []).append(run)
     for run in runs:
-        units = () if run.backward else _units(reader, run)
+        units, of_cells = ((), ()) if run.backward else _units(reader, run)
         if not units:
             continue
+        of_loop = run.rows
+        if beside := list(set(run.products) - set(of_cells)):  # the event of the loop holds them
+            of_body = [row for row in of_loop.tolist() if reader.path(row) != run.path]
+            of_loop = np.array(of_body)[~np.isin(reader.names[of_body], reader.names[beside])]
         alike, back = forward[run.forward_path], backward.get(run.forward_path, [])
         paired = len(alike) == len(back)
         rows = back[::-1][alike.index(run)].rows if paired else np.empty(0, dtype=np.int64)
-        products = len(run.products)
+        products = len(of_cells)
         yield Loop(
             form=LOOP,
             op=f"while, {products} product" + "s" * (products != 1),
             count=run.count,
             units=units,
-            rows=run.rows,
+            rows=of_loop,
             backward=rows,
             time_steps_certain=True,
             next_matmul_inputs=after,
@@ -249,17 +253,19 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
         )
 
 
-def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
-    """Return the cells of a time step: as many matmuls as possible, in as few cells as possible.
+def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[int, ...]]:
+    """Return the cells of a time step, and the rows of their matmuls.
 
-    Matmuls before and after the cells are left out only if a tanh shows the cells' hidden units.
+    As few cells as possible have as many of the matmuls as possible. Matmuls before and after the
+    cells are left out only if a tanh shows the cells' hidden units.
     """
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
     path = reader.path(run.products[0])
     named = layer_named(path[len(run.path) :]) or layer_named(run.path)
     if None in operands:
-        return (Network(named if named in GATES else None),) if named else ()
+        cell = Network(named if named in GATES else None)
+        return ((cell,) if named else ()), run.products
     pairs = [pair for pair in operands if pair]
     for size in range(len(pairs), 0, -1):
         for first in range(len(pairs) - size + 1):
@@ -267,8 +273,9 @@ def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
             whole = size == len(pairs)
             if units and (whole or any(units[0].hidden in shape for shape in tanhs)):
                 dtype = reader.dtype(run.products[first])
-                return tuple(_with(unit, dtype) for unit in units)
-    return ()
+                rows = run.products[first : first + size]
+                return tuple(_with(unit, dtype) for unit in units), rows
+    return (), ()
 
 
 def _units_of(
