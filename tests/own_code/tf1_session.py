@@ -6,19 +6,20 @@ import time
 import numpy as np
 import tensorflow as tf
 
-TIME, BATCH, INPUTS, HIDDEN = 12, 8, 6, 16
+TIME, BATCH, INPUTS, HIDDEN = 12, 32, 32, 64
 v1 = tf.compat.v1
 
 
 def build():
     """Return the placeholder of a batch, the loss and the op that trains."""
     series = v1.placeholder(tf.float32, (TIME, BATCH, INPUTS))
-    weights = v1.get_variable("weights", (INPUTS + HIDDEN, 4 * HIDDEN))
+    of_inputs = v1.get_variable("of_inputs", (INPUTS, 4 * HIDDEN))
+    of_hidden = v1.get_variable("of_hidden", (HIDDEN, 4 * HIDDEN))
     bias = v1.get_variable("bias", (4 * HIDDEN,))
 
     def cell(states, inputs):
         hidden, memory = states
-        gates = tf.matmul(tf.concat([inputs, hidden], 1), weights) + bias
+        gates = tf.matmul(inputs, of_inputs) + tf.matmul(hidden, of_hidden) + bias
         i, j, f, o = tf.split(gates, 4, 1)
         memory = memory * tf.sigmoid(f) + tf.sigmoid(i) * tf.tanh(j)
         return tf.tanh(memory) * tf.sigmoid(o), memory

@@ -52,6 +52,10 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
     show_end(breakdowns)
 
 
+#: Framework and device of profiles without very short ops; see ``certainty.pair.leaves_out``.
+_OMITS_OPS = ("tensorflow", "cpu")
+
+
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
     """Print the table ``name`` of each run, at most ``top`` rows; ``ledger`` has all its rows."""
     if name == "timings":
@@ -64,6 +68,12 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         if name != "ledger":
             tables.show_table(breakdown, name, top)
+            info, rows = breakdown.run.info, breakdown.table(name).num_rows
+            if name == "layers" and not rows and (info.framework, info.device) == _OMITS_OPS:
+                terminal.write_line(
+                    "TensorFlow omits CPU ops that take less than about 3 µs (8,000 cycles), so "
+                    "layers of small cells may be missing"
+                )
             continue
         steps = breakdown.steps(profiled=True)
         if len(steps) > _LANES_EACH:

@@ -270,13 +270,17 @@ def test_directions_side_by_side_are_one_layer_though_one_ends_after_what_reads_
     assert known(layer, "layers", "directions") == (1, 2)
 
 
-def small_layer(*products: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
-    """A loop of 5 time steps of which the profiler recorded the products alone."""
+def small_layer(
+    *products: tuple[list[int], list[int]], activations: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """A loop of 5 time steps with the products and activations that the profiler recorded."""
     nodes = Nodes()
     for _ in range(5):
         nodes.ran("f/while/cond/_6/f/while/Less:Less")
         for number, (data, weight) in enumerate(products):
             nodes.ran(f"f/while/body/_7/f/while/MatMul_{number}:_MklMatMul", data, weight)
+        for name in activations:
+            nodes.ran(f"f/while/body/_7/f/while/{name}_1:{name}", [6, 16])
     nodes.ran("f/while/cond/_6/f/while/Less:Less")
     return nodes.layers()
 
@@ -285,3 +289,14 @@ def test_products_show_a_small_layer_whose_activations_were_omitted() -> None:
     (layer,) = small_layer(([6, 10], [10, 64]), ([6, 16], [16, 64]))
     assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
     assert small_layer(([6, 10], [10, 32]), ([6, 16], [16, 32])) == []  # two gates are no cell
+
+
+@pytest.mark.parametrize("activations", [("Tanh",), ("Sigmoid",), ("Sigmoid", "Tanh")])
+def test_products_show_a_small_layer_of_which_some_activations_were_omitted(
+    activations: tuple[str, ...],
+) -> None:
+    (layer,) = small_layer(([6, 10], [10, 64]), ([6, 16], [16, 64]), activations=activations)
+    assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
+    if "Tanh" in activations:
+        (joined,) = small_layer(([6, 26], [26, 64]), activations=activations)
+        assert known(joined, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)

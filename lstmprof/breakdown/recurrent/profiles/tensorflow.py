@@ -35,6 +35,7 @@ from lstmprof.breakdown.recurrent.cells import (
     Op,
     cells_of,
     layer_named,
+    unit_beside_tanh,
     unit_of,
 )
 from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
@@ -339,9 +340,12 @@ def _loops(
     roles = [step.node(row).role for row in pattern]
     units = tuple(_units(step, pattern))
     products = [step.op(row) for row in pattern if step.node(row).role == PRODUCT]
-    if products and not any(unit.hidden for unit in units):
+    if products:
         operands = [(op.data, op.weight) for op in products]
-        units = gated_units(operands, products[0].dtype) or units
+        gated = gated_units(operands, products[0].dtype)
+        whole = any(unit.cell and unit.hidden for unit in units)
+        if gated and (len(gated) == len(units) or not whole):
+            units = gated
     if not units:
         return
     repetitions = max(
@@ -402,9 +406,23 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
     if {PRODUCT, SIGMOID, TANH} <= {op.role for op in ops}:
         single = sum(op.role == TANH for op in ops) <= 2
         for places in [list(range(len(ops)))] if single else cells_of(ops):
-            yield unit_of([ops[place] for place in places])
+            of_cell = [ops[place] for place in places]
+            yield _by_matmuls(unit_of(of_cell), of_cell)
     elif (unit := unit_of(ops)).hidden:
-        yield unit
+        yield _by_matmuls(unit, ops)
+
+
+def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
+    """Return ``unit`` with the cell and inputs that its matmuls show; activations may be omitted.
+
+    An LSTM of which the profile has only one tanh would look like a GRU.
+    """
+    weights = [op.weight for op in ops if op.role == PRODUCT]
+    known = [weight for weight in weights if weight]
+    if not unit.hidden or not known or len(known) < len(weights):
+        return unit
+    shown = unit_beside_tanh(known, unit.hidden)
+    return replace(unit, cell=shown.cell or unit.cell, inputs=shown.inputs or unit.inputs)
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
