@@ -339,6 +339,7 @@ def late_rank(f: Finding) -> Match | None:
     if straggler is None:
         return None
     longest = straggler.longest
+    share = 1.0 if straggler.saved_share is None else straggler.saved_share
     if (
         straggler.state == FOUND
         and straggler.rank_device == profile.rank_device
@@ -350,7 +351,7 @@ def late_rank(f: Finding) -> Match | None:
         if straggler.meanwhile:
             does = f"; meanwhile {name} {straggler.meanwhile.words}"
         cause = f"{name} is late: {waits}{does}"
-        return Match("", round(longest.ns), cause=cause)
+        return Match("", round(share * longest.ns), cause=cause)
     if f.kind != COLLECTIVE or straggler.state != FOUND or not _waits_for_ranks(profile):
         return None
     waits_ns = round(straggler.waits_for_late_ns(profile.rank_device))
@@ -358,7 +359,7 @@ def late_rank(f: Finding) -> Match | None:
     does = f", which {straggler.meanwhile.words}" if straggler.meanwhile else ""
     cause = f"{lane_words(*profile.rank_device)} waits {in_ms(profile, waits_ns)} for {late}{does}"
     fix = f"diagnose why {late} is late (--rank), and give all ranks the same amount of work"
-    return Match("", waits_ns, fix, cause)
+    return Match("", round(share * waits_ns), fix, cause)
 
 
 @Remedy(

@@ -51,6 +51,7 @@ from lstmprof.diagnose.step_profile.ranks import (
     Straggler,
     overlap_of,
     overlap_sentence,
+    saved_share,
     straggler_of,
     straggler_sentence,
 )
@@ -244,7 +245,13 @@ def step_profile_of(
     if straggler is not None and straggler.state == FOUND:
         late = straggler.rank_device
         own = intervals if clean is None and late == (lane.rank, lane.device) else None
-        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, late, own))
+        here, longest = (lane.rank, lane.device), straggler.longest
+        waiting = longest.rank_device if here == late and longest else here
+        straggler = replace(
+            straggler,
+            meanwhile=_meanwhile(breakdown, late, own),
+            saved_share=saved_share(breakdown, straggler, waiting),
+        )
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, intervals), len(windows))
     return StepProfile(

@@ -28,6 +28,7 @@ from lstmprof.breakdown.tables.collectives import (
     in_common,
     rank_records,
 )
+from lstmprof.diagnose.step_profile.earlier import earlier_ns
 from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -120,6 +121,8 @@ class Straggler:
     True if a rank is late in most steps, but not always the same rank. ``meanwhile`` is what the
     late rank did while the others waited, or None if unknown. ``excess`` is the part of the
     breakdown that takes longer on the late rank than on the others, or None if there is none.
+    ``saved_share`` is the share of the waits for the late rank that shortens the step of a waiting
+    rank, or None if unknown; without waits, the rest would be another idle time.
     """
 
     state: str
@@ -138,6 +141,7 @@ class Straggler:
     moves: bool = False
     meanwhile: Meanwhile | None = None
     excess: Excess | None = None
+    saved_share: float | None = None
 
     @property
     def rank_device(self) -> RankDevice:
@@ -206,6 +210,26 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
     groups = any(ranks < (size or 0) for ranks in group_sizes(breakdown.run.info))
     unsure = partial or (groups and not all(row["process_group"] for row in compared))
     return replace(straggler, certainty=LIKELY) if unsure else straggler
+
+
+def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
+    """Return by which share of its waits for the late rank ``waiting`` would finish earlier.
+
+    Only the step with the longest waits counts. Return None if the share is unknown.
+    """
+    rank, device = waiting
+    waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
+    for row in in_common(breakdown.table("collectives").to_pylist()):
+        late = (row["last_rank"], row["last_device"]) == straggler.rank_device
+        if late and _rank_device(row) == waiting:
+            waits_ns[row["step"]][row["start_ns"]] = row["waits_ns"]
+    step = max(waits_ns, key=lambda step: sum(waits_ns[step].values()), default=None)
+    window = next((w for w in breakdown.windows if w.rank == rank and w.step == step), None)
+    longest_ns = sum(waits_ns[step].values())
+    if window is None or not longest_ns:
+        return None
+    saved_ns = earlier_ns(breakdown.events_of_rank(rank), window, device, waits_ns[step])
+    return None if saved_ns is None else saved_ns / longest_ns
 
 
 def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
