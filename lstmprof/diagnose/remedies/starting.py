@@ -95,7 +95,8 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
     "these calls takes unusually long: the first launch of a kernel, a call of a CUDA or HIP "
     "function before the first kernel, or the first call of an op (only if the profile has no step "
     "markers). A call takes unusually long if it takes at least 1 ms, and at least ten times as "
-    "long as the median of the later calls of the same function (an op on a CPU: a hundred times)",
+    "long as the median of the later calls of the same function (a hundred times for an op on a "
+    "CPU, and for an op of PyTorch that only calls other ops)",
     kinds=(START,),
     first=True,
     sources=tuple(_ON_LOADING.values()),

@@ -22,10 +22,10 @@ from lstmprof.diagnose.seen.lane import Fact, Lane, median, upper_median
 from lstmprof.diagnose.seen.waits import UNUSUAL
 from lstmprof.events.annotate.calls import is_kernel_launch, is_launch
 from lstmprof.events.groups import Groups, inherited, own_time
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.events.threads import runtime_state, thread_ids
+from lstmprof.events.threads import ASKS, runtime_state, thread_ids
 
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
@@ -144,9 +144,11 @@ LONG_CALL_NS = 1_000_000
 #: A first call also loads or initialises something if it takes at least this many times as long as
 #: the median of the later calls.
 LONGER = 10
-#: ``LONGER`` for ops that compute on the CPU, whose time also depends on the size of their input.
-#: Chosen by hand.
-LONGER_ON_CPU = 100
+#: ``LONGER`` for ops that compute on the CPU, whose time also depends on the size of their input,
+#: and for ops that only call other ops. Chosen by hand.
+MUCH_LONGER = 100
+#: Ops of PyTorch besides ``ASKS`` that may wait for the device or for other ranks.
+_MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
 
 
 def loads(name: str) -> bool:
@@ -162,7 +164,7 @@ def steps_before(lane: Lane) -> int:
 
 def loading(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that load code or initialise the runtime, by name, the longest first."""
-    spent_ns = lane.spent_ns - lane.idle_ns(LATENCY)
+    spent_ns = lane.spent_ns - np.where(delays(lane), 0, lane.idle_ns(LATENCY))
     facts = []
     for rows, usual_ns in (*_loading_calls(lane), *_first_ops(lane)):
         ns, name = round(int(spent_ns[rows].sum()) / lane.steps), str(lane.text(int(rows[0])))
@@ -182,6 +184,20 @@ def starting(lane: Lane) -> Flags:
     if calls.any():
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
     return np.asarray(calls | ops, np.bool_)
+
+
+def delays(lane: Lane) -> Flags:
+    """Return a mask of calls that begin while the device works for at least the launch's latency.
+
+    If such a call loads code, the latency after the call is a consequence of the loading: a short
+    call would have enqueued the work early enough to hide the latency.
+    """
+    events, late_ns = lane.events, lane.idle_ns(LATENCY)
+    rows = np.flatnonzero(late_ns)
+    work = Covered(events.start_ns[lane.activity], events.end_ns[lane.activity])
+    hides = np.zeros(len(events), dtype=np.bool_)
+    hides[rows] = work.within(events.start_ns[rows], events.end_ns[rows]) >= late_ns[rows]
+    return hides
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
@@ -206,17 +222,22 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield (rows of unusually long first calls, median ns of later calls) for each computing op.
+    """Yield (rows of unusually long first calls, median ns of later calls) for each op.
 
     Yield nothing for a profile with step markers, because its steps were warmed up. In a profile
     without markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution`` takes 74 ms on the
-    host, and later calls take 3.3 ms.
+    host, and later calls take 3.3 ms. In another (RTX 4090), the first ``aten::_convolution``,
+    which only calls ``aten::cudnn_convolution``, takes 9.8 ms, and later calls take 2 µs. Ops that
+    only call other ops count in PyTorch.
     """
-    longer = LONGER_ON_CPU if lane.device is None else LONGER
     events = lane.events
     computes = events.column("category").is_valid().to_numpy()
     computes &= ~events.is_one_of("category", "other", "collective")
-    rows = np.flatnonzero(lane.rank & events.is_kind("op") & computes)
+    counts = computes
+    if framework(events) == "torch":
+        waits = events.where_name(lambda name: name in ASKS or _MAY_WAIT.match(name))
+        counts = ~waits & ~events.is_one_of("category", "collective")
+    rows = np.flatnonzero(lane.rank & events.is_kind("op") & counts)
     if lane.marked or not len(rows):
         return
     rows, own_ns = rows[np.argsort(events.start_ns[rows], kind="stable")], own_time(events)
@@ -225,6 +246,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         others = np.setdiff1d(rows[members], first)
         if len(others) > len(first):
             usual_ns = upper_median(own_ns[others])
+            longer = LONGER if lane.device is not None and computes[first[0]] else MUCH_LONGER
             first = first[own_ns[first] >= max(LONG_CALL_NS, longer * usual_ns)]
             if len(first):
                 yield first, usual_ns

@@ -22,7 +22,7 @@ from lstmprof.breakdown.attribution import LATENCY, TAIL, Intervals, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
 from lstmprof.breakdown.script_waits import SCRIPT_WAITS
-from lstmprof.diagnose.seen.calls import starting
+from lstmprof.diagnose.seen.calls import delays, starting
 from lstmprof.diagnose.seen.contexts import INPUT, Attributed, Compiling, Preparing, Reading
 from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.diagnose.seen.waits import stops_profiler
@@ -171,7 +171,7 @@ def _cut_by_purpose(
     states = np.where(preparing.holds(pieces), INPUT, states)
     compiles, row = compiling.holds(pieces)
     lane = Lane(events, windows, device, intervals)
-    starts = _are(starting(lane), row) & (parts != LATENCY)
+    starts = _are(starting(lane), row) & ((parts != LATENCY) | _are(delays(lane), row))
     parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
     reads = reading.holds(pieces)
     waits = parts == SCRIPT_WAITS
