@@ -85,18 +85,18 @@ def _brief(answers: Sequence[tuple[Part, Sequence[Claim]]]) -> Iterator[str]:
     kinds = ("reproduced", "differs here", "needs a GPU")
     yield from (f"| study | claims | {' | '.join(kinds)} |", "|---|---|---|---|---|")
     for part, claims in answers:
-        found = Counter(claim.kind for claim in claims)
-        numbers = " | ".join(str(found[kind]) for kind in kinds)
+        counts = Counter(claim.kind for claim in claims)
+        numbers = " | ".join(str(counts[kind]) for kind in kinds)
         yield f"| {part.heading.partition(':')[0]} | {len(claims)} | {numbers} |"
 
 
 def _section(part: Part, claims: Sequence[Claim], runs: Sequence[lp.Run]) -> Iterator[str]:
     analyses = [question(name) for name in part.questions]
-    said = [f"{analysis.conclusion(analysis.table(runs))}." for analysis in analyses]
+    conclusions = [f"{analysis.conclusion(analysis.table(runs))}." for analysis in analyses]
     open_ = [claim for claim in claims if claim.kind == "needs a GPU"]
     commands = printing.settling(claims)
     numbers = {command: f" [{number}]" for number, command in enumerate(commands, 1)}
-    yield from (f"## {part.heading}", "", *(text for each in said for text in (each, "")))
+    yield from (f"## {part.heading}", "", *(text for each in conclusions for text in (each, "")))
     yield from ((part.note, "") if part.note else ())
     yield from (f"![{part.title}](charts/{part.drawn}.svg)", "")
     yield from _in_words([claim for claim in claims if not claim.row], numbers)
@@ -108,8 +108,8 @@ def _section(part: Part, claims: Sequence[Claim], runs: Sequence[lp.Run]) -> Ite
         yield from ("Why our ratios differ from the study's:", "")
         yield from (f"- {reason.removeprefix('Why: ')}" for reason in reasons)
         yield ""
-    asked = ", ".join(f"`python -m analyses.{name} traces/`" for name in part.questions)
-    yield from (f"To see the runs behind each ratio that we measured: {asked}", "")
+    modules = ", ".join(f"`python -m analyses.{name} traces/`" for name in part.questions)
+    yield from (f"To see the runs behind each ratio that we measured: {modules}", "")
     if commands:
         needing = f"the {len(open_)} claims that need a GPU"
         yield from (f"<details><summary>Commands that measure {needing}</summary>", "")
@@ -152,8 +152,8 @@ def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[st
         yield "| | " + " | ".join(columns) + " |"
         yield "|---" * (len(columns) + 1) + "|"
         for row in dict.fromkeys(claim.row for claim in own):
-            found = [cells.get((row, column), "") for column in columns]
-            yield f"| {row} | " + " | ".join(found) + " |"
+            row_cells = [cells.get((row, column), "") for column in columns]
+            yield f"| {row} | " + " | ".join(row_cells) + " |"
         yield from (*(["", "</details>"] if folded else []), "")
 
 

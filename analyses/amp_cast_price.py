@@ -159,15 +159,15 @@ def _why(lines: pd.DataFrame) -> str:
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = (
+    study = (
         "The study found that PyTorch takes 1.63 times as long in mixed precision (AMP) as in fp32 "
         "on average, because of casts. AMP saves time only for large layers"
     )
     average = next(c for c in claims(rows) if c.place == "claim (f), average")
     if average.ours is None:
-        return f"{found}; no run here answers it"
+        return f"{study}; no run here answers it"
     return (
-        f"{found}. On a CPU, PyTorch takes {average.ours.text('×')} as long in AMP with bf16 as in "
+        f"{study}. On a CPU, PyTorch takes {average.ours.text('×')} as long in AMP with bf16 as in "
         f"fp32 on average: {_why(sweep.rows())}"
     )
 

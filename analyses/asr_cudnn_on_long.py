@@ -104,20 +104,20 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = (
+    study = (
         "The study found that a loop over cells falls further behind cuDNN's layer for longer "
         "sequences"
     )
     grown = [claim for claim in claims(rows) if claim.ours]
     if not grown:
-        return f"{found}; no run here is of two lengths"
+        return f"{study}; no run here is of two lengths"
     ratios = " and ".join(
         f"{claim.ours.text('×')} for {claim.here.partition(',')[0]}"
         for claim in grown
         if claim.ours
     )
     return (
-        f"{found}: the ratio of their steps is 1.3 to 1.4 times as large for 1000 time steps as "
+        f"{study}: the ratio of their steps is 1.3 to 1.4 times as large for 1000 time steps as "
         f"for 100. On a CPU this factor is {ratios} "
         f"({grown[0].here.partition(', ')[2]}). {_comparison(grown)}"
     )

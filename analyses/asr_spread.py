@@ -140,7 +140,7 @@ def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
     return replace(
         claim,
         holds=not faster,
-        seen=f"{faster} of {len(ours)} others are faster than {BASE} (oneDNN on a CPU)",
+        seen=f"faster than {BASE} (oneDNN on a CPU): {faster} of {len(ours)} others",
         here=", ".join(ours.here.unique()),
         conditions="CPU",
         why="on a CPU, oneDNN computes PyTorch's layer instead of cuDNN",
@@ -176,8 +176,8 @@ def _command(network: str, *implementations_: str) -> str:
     theano = [name for name in names if implementations.find(name).framework == "theano"]
     if theano:
         return asr_program(network, theano[0])
-    asked = " ".join(f"--impl {name}" for name in names)
-    return f"lstmprof capture {asked} --device cuda --workload {network}"
+    options = " ".join(f"--impl {name}" for name in names)
+    return f"lstmprof capture {options} --device cuda --workload {network}"
 
 
 def _needs(implementation: str) -> str:

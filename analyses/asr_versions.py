@@ -5,7 +5,7 @@ hand-written cell 1.7 times as fast (ASR study). Reads the timings of one networ
 versions.
 
 No package index has PyTorch before 1.0.0, so the study's steps cannot be measured again. Our runs
-compare an old version that can still be installed with today's version.
+compare today's version with an old version that can still be installed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     for (implementation, workload), group in own.groupby(["implementation", "workload"]):
         if group.version.nunique() < 2:
             continue
-        ordered = _beside(group).sort_values(
+        ordered = _in_turns(group).sort_values(
             "version", key=lambda column: column.map(steps.version_key)
         )
         latest = steps.measured(ordered.iloc[-1])
@@ -56,15 +56,15 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _beside(rows: pd.DataFrame) -> pd.DataFrame:
+def _in_turns(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the runs of several versions that took turns with each other; if none, all runs."""
     beside = [group for turns, group in rows.groupby("turns") if turns]
     several = [group for group in beside if group.version.nunique() > 1]
     return max(several, key=len) if several else rows
 
 
-def _over(one: Measured, latest: Measured) -> Measured:
-    return Measured(1.0) if one == latest else one.over(latest)
+def _over(step: Measured, latest: Measured) -> Measured:
+    return Measured(1.0) if step == latest else step.over(latest)
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:

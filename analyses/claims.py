@@ -97,7 +97,7 @@ class Claim:
         if self.theirs is None or self.ours is None:
             agrees = self.holds
         else:
-            agrees = _alike(self.theirs, self.ours.value)
+            agrees = alike(self.theirs, self.ours.value)
         return "needs a GPU" if agrees is None else "reproduced" if agrees else "differs here"
 
     @property
@@ -106,9 +106,9 @@ class Claim:
         if self.theirs is None or self.ours is None:
             return not self.likely
         ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
-        alike = {_alike(self.theirs, end) for end in ends}
+        agrees = {alike(self.theirs, end) for end in ends}
         around = ends[0] < self.theirs < ends[1]
-        return len(alike) == 1 and (alike == {True} or not around)
+        return len(agrees) == 1 and (agrees == {True} or not around)
 
     @property
     def verdict(self) -> str:
@@ -161,5 +161,6 @@ def number(value: float, unit: str = "") -> str:
     return f"{value:,.{digits}f}{gap}{unit}"
 
 
-def _alike(theirs: float, ours: float) -> bool:
-    return max(theirs, ours) <= ALIKE * min(theirs, ours)
+def alike(first: float, second: float) -> bool:
+    """Return whether two numbers differ by at most the factor ``ALIKE``."""
+    return max(first, second) <= ALIKE * min(first, second)

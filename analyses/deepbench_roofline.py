@@ -79,8 +79,8 @@ def _study(line: pd.Series) -> dict[str, object]:
 
 def recurrence(line: pd.Series) -> int:
     """Return the operations of the matmuls with the state h, in the forward pass."""
-    one = 2 * GATES[line.cell] * line.hidden * line.hidden
-    return int(one * line.batch * line.time_steps)
+    each = 2 * GATES[line.cell] * line.hidden * line.hidden
+    return int(each * line.batch * line.time_steps)
 
 
 def operations(line: pd.Series) -> int:
@@ -129,8 +129,8 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _needs(large: pd.Series) -> str:
-    asked = operations(large)
-    return f"a GPU: {asked / 1e12:.0f} TFLOP per step" if asked > MOST_OPERATIONS else "a GPU"
+    needed = operations(large)
+    return f"a GPU: {needed / 1e12:.0f} TFLOP per step" if needed > MOST_OPERATIONS else "a GPU"
 
 
 def _why(small: pd.Series, large: pd.Series) -> str:
@@ -146,16 +146,16 @@ def _why(small: pd.Series, large: pd.Series) -> str:
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = (
+    study = (
         "DeepBench shows that a batch eight times as large makes the step only 1.8 to 3.8 times as "
         "long on a GPU, because a small batch leaves most of the GPU idle"
     )
     ours = [c.ours.value for c in claims(rows) if c.ours and "batch 128 over 16" in c.says]
     if not ours:
-        return f"{found}; no run here answers it"
+        return f"{study}; no run here answers it"
     share = rows.peak_share.dropna()
     return (
-        f"{found}. On one CPU thread it makes the step {min(ours):.1f} to {max(ours):.1f} times as "
+        f"{study}. On one CPU thread it makes the step {min(ours):.1f} to {max(ours):.1f} times as "
         f"long, because even a small batch uses the CPU well: it reaches {percent(share.min())} or "
         "more of the FLOP/s of the fastest matmul that we measured"
     )

@@ -146,7 +146,7 @@ def _over(ours: Measured | float | None, base: Measured | float | None) -> Measu
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = (
+    study = (
         "The study found that the first pass takes less than a second in Torch, but several "
         "seconds in Theano and TensorFlow, which compile the network. For larger layers, the "
         "libraries take more similar times per example"
@@ -156,13 +156,13 @@ def conclusion(rows: pd.DataFrame) -> str:
     torch = rows[(rows.library == "Torch") & rows.us.notna()].set_index("network").us
     ratios = [row.us.over(torch[row.network]).value for row in tf.itertuples()]
     if not ratios:
-        return f"{found}; no run here answers it"
+        return f"{study}; no run here answers it"
     firsts = rows[rows.first_s.notna()].groupby("library").first_s.median()
     seconds = ", ".join(f"{name} {value:.2g} s" for name, value in firsts.items())
     theirs = rows.groupby("library").their_first_s.median()
     same = [*firsts.sort_values().index] == [*theirs.sort_values().index]
     return (
-        f"{found}. On a CPU the first passes have {'the same' if same else 'another'} order "
+        f"{study}. On a CPU the first passes have {'the same' if same else 'another'} order "
         f"({seconds}). Per example, TensorFlow takes {min(ratios):.2f} to {max(ratios):.2f} times "
         "as long as Torch: both compute the same matmuls, which take "
         f"{percent(tf.product_share.min())} to {percent(tf.product_share.max())} of TensorFlow's "

@@ -109,19 +109,19 @@ def _command(row: pd.Series) -> str:
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = (
+    study = (
         "The study found that three epochs take 29 to 35 s on a K80 in frameworks that use cuDNN's "
         "GRU"
     )
     base = rows[rows.implementation == BASE].iloc[0]
     others = rows[rows.s.notna() & (rows.implementation != BASE)]
     if base.s is None or not len(others):
-        return f"{found}; no run here answers it"
+        return f"{study}; no run here answers it"
     ratios = ", ".join(
         f"{row.s.over(base.s).text('×')} for {row.system}" for row in others.itertuples()
     )
     return (
-        f"{found}, but 86 s in Keras on CNTK, which did not use cuDNN. On a CPU, the frameworks "
+        f"{study}, but 86 s in Keras on CNTK, which did not use cuDNN. On a CPU, the frameworks "
         f"differ because each has its own code for the GRU: compared with PyTorch, the time is "
         f"{ratios}"
     )

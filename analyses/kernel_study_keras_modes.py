@@ -102,15 +102,15 @@ def _why(lines: pd.DataFrame) -> str:
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = (
+    study = (
         "The study found that mode 1 of Keras's layer (many small matmuls) is faster than mode 2 "
         "(few large matmuls) for small batches and for long sequences"
     )
     ratios = [ratio.value for ratio in sweep.measured(sweep.rows(), MODE1, MODE2)]
     if not ratios:
-        return f"{found}; no run here answers it"
+        return f"{study}; no run here answers it"
     return (
-        f"{found}. On a CPU, at {len(ratios)} sizes, mode 1 takes {min(ratios):.2f} to "
+        f"{study}. On a CPU, at {len(ratios)} sizes, mode 1 takes {min(ratios):.2f} to "
         f"{max(ratios):.2f} times as long as mode 2: {_why(sweep.rows())}"
     )
 

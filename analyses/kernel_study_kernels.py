@@ -208,17 +208,17 @@ def _from_sweep(claim: Claim) -> Claim:
 
 def _command(line: dict[Hashable, str]) -> str:
     """Return the command that captures both sides of a row of Table 2 on a GPU."""
-    asked = [
+    options = [
         f"--{option} {value}"
         for option, column in (("impl", "implementation"), ("precision", "precision"))
         for value in dict.fromkeys((line[f"first_{column}"], line[f"second_{column}"]))
     ]
-    return " ".join(["lstmprof capture", *asked, SIZES])
+    return " ".join(["lstmprof capture", *options, SIZES])
 
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the study found, what our runs show, and why."""
-    found = (
+    study = (
         "The study found that PyTorch's layer takes 1.53 times as long as cuDNN alone, and "
         "TensorFlow's layer 18.8 times as long, because TensorFlow runs many more ops besides the "
         "same kernel"
@@ -226,10 +226,10 @@ def conclusion(rows: pd.DataFrame) -> str:
     ops = next((c for c in claims(rows) if c.place == "claim (e), ops" and c.seen), None)
     time = next((c for c in claims(rows) if c.place == "claim (e), time" and c.seen), None)
     if ops is None or time is None:
-        return f"{found}; no run here answers it"
+        return f"{study}; no run here answers it"
     times = time.seen.replace(" (", " as torch-nn-lstm (")
     return (
-        f"{found}. On a CPU, which has no cuDNN, {times}. The reason is the same: {ops.seen}, "
+        f"{study}. On a CPU, which has no cuDNN, {times}. The reason is the same: {ops.seen}, "
         "because Keras loops over the time steps, but PyTorch calls oneDNN only once"
     )
 

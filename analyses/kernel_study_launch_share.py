@@ -16,7 +16,7 @@ import pandas as pd
 
 import lstmprof as lp
 from analyses import drawing
-from analyses.claims import ALIKE, Claim, Measured, quoted
+from analyses.claims import Claim, Measured, alike, quoted
 from analyses.printing import main
 from lstmprof.numbers import percent
 
@@ -55,26 +55,22 @@ def _row(run: lp.Run) -> dict[str, object]:
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
     """Return claims: the shares of launches in the forward pass of Keras's modes 1 and 2."""
-    share, alike, result = quoted("kernel_study_launch_share")
+    share, same, result = quoted("kernel_study_launch_share")
     launching = rows[rows["mode"] == "forward"].drop_duplicates("implementation", keep="last")
     launching = launching.set_index("implementation")
     if "keras-lstm-mode1" not in launching.index:
-        return [share, alike, result]
-    one = launching.loc["keras-lstm-mode1"]
-    ours = Measured(one.launching * 100)
-    here = f"keras-lstm-mode1 forward, {one.workload}"
+        return [share, same, result]
+    mode1 = launching.loc["keras-lstm-mode1"]
+    ours = Measured(mode1.launching * 100)
+    here = f"keras-lstm-mode1 forward, {mode1.workload}"
     why = "the study does not name its sizes"
-    found = replace(share, ours=ours, here=here, conditions="GPU", why=why)
+    share = replace(share, ours=ours, here=here, conditions="GPU", why=why)
     if "keras-lstm-mode2" not in launching.index:
-        return [found, alike, result]
-    two = Measured(launching.loc["keras-lstm-mode2"].launching * 100)
-    seen = replace(alike, holds=ratio_alike(ours, two), seen=two.text("%"), conditions="GPU")
-    return [found, seen, result]
-
-
-def ratio_alike(one: Measured, other: Measured) -> bool:
-    """Return whether two shares differ by at most a quarter."""
-    return max(one.value, other.value) <= ALIKE * min(one.value, other.value)
+        return [share, same, result]
+    mode2 = Measured(launching.loc["keras-lstm-mode2"].launching * 100)
+    holds = alike(ours.value, mode2.value)
+    same = replace(same, holds=holds, seen=mode2.text("%"), conditions="GPU")
+    return [share, same, result]
 
 
 def conclusion(rows: pd.DataFrame) -> str:

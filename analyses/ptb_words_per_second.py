@@ -137,7 +137,7 @@ def multiplications(hidden: int) -> int:
 
 def conclusion(rows: pd.DataFrame) -> str:
     """Return what the studies found, what our runs show, and why."""
-    found = (
+    study = (
         "The study found that TensorFlow trains on 2.1 times as many words per second with cuDNN "
         "as with BasicLSTMCell"
     )
@@ -154,7 +154,7 @@ def conclusion(rows: pd.DataFrame) -> str:
             f"A word of the large model takes {word.ours.text('×')} as long as a word of the small "
             f"model on our CPU, and {word.their_number} as long on Zaremba's GPU: {word.why}"
         )
-    return f"{found}. " + (". ".join(parts) or "No run here answers it")
+    return f"{study}. " + (". ".join(parts) or "No run here answers it")
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:

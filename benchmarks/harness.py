@@ -22,7 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import host, profiling, timing
+from lstmprof.capture.worker import profiling, timing
+from lstmprof.capture.worker.machine import host
 from lstmprof.workloads import Workload
 
 ROUNDS, STEPS, WARMUP = 60, 30, 50

@@ -24,7 +24,7 @@ import torch
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session
 from lstmprof.capture.own.watch import Watch
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 
 ROUNDS, STEPS, WARMUP = 60, 50, 50
 #: Iterations per loop that only calls ``step`` and ``phase``; number of such loops.

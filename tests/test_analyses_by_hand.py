@@ -86,7 +86,7 @@ def test_a_spread_is_over_pytorchs_own_layer(made: Made) -> None:
     fastest = claim(claims, "cuDNN's layer is the fastest")
     assert (fastest.kind, fastest.seen) == (
         "reproduced",
-        "0 of 2 others are faster than torch-nn-lstm (oneDNN on a CPU)",
+        "faster than torch-nn-lstm (oneDNN on a CPU): 0 of 2 others",
     )
     spread = claim(claims, "1x320-ce-short: the slowest over the fastest")
     assert (spread.theirs, spread.here) == (5.1, "keras-lstm over torch-nn-lstm")

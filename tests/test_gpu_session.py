@@ -450,7 +450,7 @@ def test_a_capture_by_hand_asks_for_its_words(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("arguments", [("--budget", "soon"), ("--device", "cuda:0")])
 def test_what_cannot_be_meant_is_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    from lstmprof.capture.worker.host import cuda_devices
+    from lstmprof.capture.worker.machine.host import cuda_devices
 
     if cuda_devices() and "cuda:0" in arguments:
         pytest.skip("a GPU is here")

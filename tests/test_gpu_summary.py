@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import raw_captures, summary
-from lstmprof.capture.worker.usage import Waiting
+from lstmprof.capture.worker.machine.usage import Waiting
 
 WALLS_NS = [900_000, 210_000, 200_000, 190_000]
 

@@ -32,7 +32,7 @@ from null_pairs import IMPLEMENTATIONS, NETWORK
 from planted import outcomes
 from planted_cases import CASES
 
-from lstmprof.capture.worker.host import hardware
+from lstmprof.capture.worker.machine.host import hardware
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 TUTORIAL = Path(__file__).parents[2] / "docs" / "slow_lstm.md"

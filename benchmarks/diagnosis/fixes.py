@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import lstmprof as lp
-from lstmprof.capture.worker.host import hardware
+from lstmprof.capture.worker.machine.host import hardware
 
 PROGRAMS = Path(__file__).with_name("programs")
 FRAMEWORKS = ("torch", "tensorflow", "jax")

@@ -41,7 +41,7 @@ from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 from lstmprof.breakdown.timings import QUANTILE
 from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import capture_run, captured_runs
-from lstmprof.capture.worker.host import hardware
+from lstmprof.capture.worker.machine.host import hardware
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import is_run
 

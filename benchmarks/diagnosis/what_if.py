@@ -32,7 +32,7 @@ from typing import Any
 
 from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.capture.rounds import captured_runs
-from lstmprof.capture.worker.host import hardware
+from lstmprof.capture.worker.machine.host import hardware
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import is_run
 from lstmprof.workloads import Workload

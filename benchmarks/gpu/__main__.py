@@ -18,7 +18,7 @@ from typing import NoReturn
 from benchmarks.gpu import packing, processes, raw_captures, session, summary, wheels, wishes
 from benchmarks.gpu.estimates import Estimates
 from lstmprof.capture import system
-from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.errors import UsageError
 
 #: Shares of the time budget: at most for the tests; reserved for reading profiles; for the end.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.gpu import packing, raw_captures
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker.host import die_with
+from lstmprof.capture.worker.machine.host import die_with
 from lstmprof.errors import LstmprofError
 
 #: Maximum size in bytes of a gzipped profile that ``--at-once`` reads, in a second or two.

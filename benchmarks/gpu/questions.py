@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lstmprof.capture.worker.meters import NvmlGpu
+from lstmprof.capture.worker.machine.meters import NvmlGpu
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Time limit of one question in seconds.

@@ -19,7 +19,7 @@ from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.script_waits import with_waits
+from lstmprof.breakdown.script_waits import SCRIPT_WAITS, with_waits
 from lstmprof.breakdown.slot_times import (
     BETWEEN_PROCESSES,
     BETWEEN_RAISED,
@@ -71,7 +71,7 @@ class CleanStep:
     ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
     length of the clean step with its 95 % interval; ``parts`` has the same for each part, but waits
-    of the script still count as Python. ``recording`` is the time that the profiler took, None if
+    of the script also count as Python. ``recording`` is the time that the profiler took, None if
     another tool recorded the profile. ``rare`` lists events that occur, or take long, in some steps
     only. ``work_varies``: the steps may do different work, such as sequences of another length.
     """
@@ -220,7 +220,6 @@ def clean_step(
     stalled = np.where(extra, 0.0, stalled)
     left = np.maximum(np.maximum(stalled, times) - cost_ns, 0.0)
     left_ns = slots.new_lengths(left)
-    span, parts = spans_of(slots, Estimate(left, cost_ns, stalled, quantile, rounds), disturbance)
     clock = _Clock.of(intervals, left_ns)
     start = clock.at(intervals.start_ns)
     moved = replace(intervals, start_ns=start, end_ns=start + left_ns)
@@ -229,6 +228,10 @@ def clean_step(
     moved = Intervals(moved.labels, *(column[has_time] for column in columns))
     if measured is not None and device is None:
         moved = with_waits(events, moved, measured.info.script_lines or ())
+    waits = np.array([part == SCRIPT_WAITS for _, part in moved.labels], dtype=np.bool_)
+    waits_ns = float((moved.end_ns - moved.start_ns)[waits[moved.label]].sum()) / count
+    estimate = Estimate(left, cost_ns, stalled, quantile, rounds)
+    span, parts = spans_of(slots, estimate, disturbance, waits_ns)
     return CleanStep(
         rank=rank,
         device=device,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import BETWEEN_OPS, Intervals
+from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.breakdown.slots import slots_of_intervals
 from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
@@ -362,8 +363,14 @@ class Disturbance:
 Parts = tuple[tuple[tuple[str, str], Span], ...]
 
 
-def spans_of(slots: SlotTimes, estimate: Estimate, disturbance: Disturbance) -> tuple[Span, Parts]:
-    """Return the length of the step and of each part that has time, each with its 95 % interval."""
+def spans_of(
+    slots: SlotTimes, estimate: Estimate, disturbance: Disturbance, waits_ns: float = 0.0
+) -> tuple[Span, Parts]:
+    """Return the length of the step and of each part that has time, each with its 95 % interval.
+
+    In ``waits_ns`` of the step, the script sleeps or waits for a lock. A busy CPU does not make
+    these waits longer. They have their own part, and still count in the part ``python``, too.
+    """
     share, labels = slots.share, slots.intervals.labels
     taken = slots.new_lengths(estimate.times)
     per_label = np.bincount(slots.intervals.label, taken, minlength=len(labels)) / slots.steps
@@ -377,19 +384,23 @@ def spans_of(slots: SlotTimes, estimate: Estimate, disturbance: Disturbance) -> 
         between = max(between, disturbance.between)
     usual = Z95 * between / math.sqrt(rounds)
 
-    def span(ns: float, median_ns: float, own: tuple[float, float]) -> Span:
+    def span(ns: float, median_ns: float, own: tuple[float, float], computes: float = 1.0) -> Span:
         further = math.log(max(median_ns, ns) / ns) if ns > 0 else 0.0
         disturbed = min(max(further - QUIET_SPREAD, 0.0), disturbance.most)
-        long, short = (math.hypot(min(log, disturbance.most), usual) for log in own)
-        low = ns * math.exp(-long - disturbed - disturbance.down)
+        long, short = (math.hypot(min(log, disturbance.most), computes * usual) for log in own)
+        low = ns * math.exp(-long - disturbed - computes * disturbance.down)
         return Span(low, ns, ns * math.exp(short))
 
-    parts = tuple(
+    parts = [
         (labels[label], span(ns, of_medians[label], errors[label]))
         for label, ns in enumerate(per_label.tolist())
         if ns > 0
-    )
-    return span(float(estimate.times @ share), float(medians.sum()), error), parts
+    ]
+    step_ns = float(estimate.times @ share)
+    if waits_ns > 0:
+        parts.append((("idle", SCRIPT_WAITS), span(waits_ns, waits_ns, error, 0.0)))
+    computes = max(1 - waits_ns / step_ns, 0.0) if step_ns > 0 else 1.0
+    return span(step_ns, float(medians.sum()), error, computes), tuple(parts)
 
 
 _Error = tuple[float, float]

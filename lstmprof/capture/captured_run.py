@@ -43,8 +43,8 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Facts that must be equal in all rounds of a run, except the fact ``NOT_ALIKE``: it describes the
-#: framework's threads, which may differ between processes.
+#: Facts that must be equal in all rounds of a run. The exception is ``NOT_ALIKE``, which describes
+#: the framework's threads: they may differ between processes.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
 NOT_ALIKE = "settings.framework_denormals"
 #: Sums over all iterations except warm-up: field of run.json -> column of timings.parquet.
@@ -96,7 +96,7 @@ def write_captured(
         (folder / "profile").mkdir()
         for process, result in profiles:
             for path in (*result.profiles, *([result.samples] if result.samples else ())):
-                _put(path, folder / "profile" / f"{process}-{path.name}")
+                _link(path, folder / "profile" / f"{process}-{path.name}")
         write_tables(folder, info, profile.events, timings, samples, profile.counters)
     return open_run(out / name)
 
@@ -125,7 +125,7 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
-    """Join the profiles of all rounds; lstmprof made the ranges of phases if ``own_scopes``."""
+    """Join the profiles of all rounds; ``own_scopes``: lstmprof wrote the ranges of the phases."""
     processes = []
     for result in rounds:
         profile = _read(result)
@@ -146,7 +146,7 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 
 
 def _read(result: CaptureResult) -> Profile:
-    """Read the profile of a process; if its last step was cut short, make it a plain range."""
+    """Read the profile of a process; turn a last step that was cut short into a plain range."""
     profile = formats.read(result.profiles[0])
     events = profile.events
     cut = windows(events, captured=True)[len(result.metadata["profiled_wall_ns"]) :]
@@ -157,7 +157,7 @@ def _read(result: CaptureResult) -> Profile:
     return replace(profile, events=events.with_columns({"kind": pa.array(kinds, pa.string())}))
 
 
-def _put(source: Path, place: Path) -> None:
+def _link(source: Path, place: Path) -> None:
     """Put the file ``source`` at ``place``, as a hard link if possible."""
     try:
         os.link(source, place)
@@ -166,7 +166,7 @@ def _put(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Join facts of all rounds for run.json: lists are joined, counts summed, the peak is kept."""
+    """Join facts of all rounds for run.json: concatenate lists, add counts, keep peak values."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -195,7 +195,7 @@ def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> lis
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sums of counters that all rounds have; ``reason``: why others are missing."""
+    """Return sums of the counters that all rounds have, and why others are missing (``reason``)."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -215,7 +215,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return the number of iterations except warm-up, and sums; a sum of a None value is None."""
+    """Return the number of iterations except warm-up, and ``SUMS``; a sum with a null is None."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -244,7 +244,7 @@ def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
 
 
 def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
-    """Return a row for each distinct stack within a step of round ``number``, with its part."""
+    """Return a row for each distinct stack of steps in round ``number``, with the stack's part."""
     assert result.samples is not None
     framework = str(result.metadata["framework"])
     rows = []

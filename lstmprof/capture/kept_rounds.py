@@ -21,7 +21,7 @@ from typing import Any
 from lstmprof import __version__
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import WORKERS_OWN, CaptureResult, result_in
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.errors import LstmprofError, RunError
 from lstmprof.events.schema import SCHEMA_VERSION
 
@@ -66,7 +66,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot be reused, or None.
+        """Return why the rounds cannot be reused, or None if they can.
 
         ``makings`` has the conditions under which each round would be captured now.
         """

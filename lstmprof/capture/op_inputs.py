@@ -57,7 +57,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return (rows of ops, (their shapes, their types)), one entry per op name and step."""
+    """Return per op name and step: (rows of its ops, (shapes of each op, types of each op))."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:
@@ -65,12 +65,12 @@ def _joined(
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
-    # inputs of a known step are exact, and tell more than the profiler's shapes
+    # inputs that belong to a known step are exact, so they replace the profiler's shapes
     exact = {name for name, entries in recorded.items() if entries[0][2] is not None}
     wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
     rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]
     parent = events.rows_named("parent_id")
-    nested = (parent != NONE) & (codes[parent] == codes)  # an op in an op of its name (autocast)
+    nested = (parent != NONE) & (codes[parent] == codes)  # autocast puts an op in one of its name
     rows = rows[~nested[rows]]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     numbers = np.unique(step[step != UNKNOWN])

@@ -23,7 +23,7 @@ from lstmprof.capture.implementation_file import (
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
 from lstmprof.capture.kept_rounds import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
-from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError, unknown_name
 from lstmprof.runs.run import Run, is_run, open_run
 from lstmprof.workloads import Workload
@@ -132,7 +132,7 @@ def plan(
                 workload=workload,
                 precision=precision,
                 python=way.python,
-                label=_label(common.label, way.label, several=len(ways[name]) > 1),
+                label=_label(common.label, way.label, both=len(ways[name]) > 1),
             ),
             out,
             way,
@@ -144,14 +144,13 @@ def plan(
     ]
 
 
-def _label(users: str, ways: str, *, several: bool) -> str:
-    """Return the user's label or else the interpreter's; with ``several``, both labels."""
-    return f"{users}-{ways}" if users and several else users or ways
+def _label(users: str, interpreters: str, *, both: bool) -> str:
+    return f"{users}-{interpreters}" if users and both else users or interpreters
 
 
 def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
     name = run_name(request)
-    # without a GPU, which the driver would show, the device ``auto`` is the CPU
+    # the device ``auto`` is the CPU if the driver shows no GPU
     device = "cpu" if request.device == "auto" and not cuda_devices() else request.device
     skip = refusal(dataclasses.replace(request, device=device))
     skip = skip or request.row.lacks(way.version)
@@ -160,7 +159,7 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _why_skipped(request: CaptureRequest, place: Path) -> str | None:
-    """Return why a capture is skipped if its run exists, or None if there is no run."""
+    """Return why an existing run at ``place`` makes the capture superfluous; None without a run."""
     if not is_run(place):
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:

@@ -27,7 +27,7 @@ from lstmprof.capture.request import (
     run_name,
 )
 from lstmprof.capture.supervisor import CaptureResult, Seat, Turns, capture
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.numbers import number_of
 from lstmprof.runs.directory import check_name, staging
@@ -86,7 +86,7 @@ def captured_runs(
                 for place, (names, number) in enumerate(_rounds(groups, sweep.captures)):
                     yield from sweep.round(names, number, scratch / f"{place}")
     except BaseException as stop:
-        words = sweep.kept_words()
+        words = sweep.kept_rounds_message()
         if words and not isinstance(stop, GeneratorExit):
             stop.add_note(words)
         raise
@@ -198,7 +198,7 @@ class _Sweep:
                 yield name, ended
 
     def _earlier_result(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """Return the result of a round that an earlier capture left, its error, or None."""
+        """Return an earlier capture's result of this round, the error of reading it, or None."""
         try:
             return self.captures[name].kept.result(number)
         except LstmprofError as error:
@@ -207,16 +207,16 @@ class _Sweep:
     def _captured_in_turns(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> dict[str, CaptureResult | LstmprofError]:
-        """Run a worker for each run, in turns if there are several; keep the results by name."""
+        """Run a worker for each run, in turns if there are several; return name -> result."""
         if len(names) < 2:
-            return {name: self._tried(name, number, scratch) for name in names}
+            return {name: self._result_or_error(name, number, scratch) for name in names}
         scratch.mkdir()
         cpus, turns = tuple(host.idlest(host.allowed_cpus(), 1)), Turns(names)
 
         def captured(place: int, name: str) -> CaptureResult | LstmprofError:
             together = _Together(Seat(turns, name), tuple(names), cpus)
             try:
-                return self._tried(name, number, scratch / f"{place}", together)
+                return self._result_or_error(name, number, scratch / f"{place}", together)
             finally:
                 turns.leave(name)
 
@@ -228,7 +228,7 @@ class _Sweep:
                 turns.stop()
                 raise
 
-    def _tried(
+    def _result_or_error(
         self, name: str, number: int, scratch: Path, together: _Together | None = None
     ) -> CaptureResult | LstmprofError:
         try:
@@ -239,7 +239,7 @@ class _Sweep:
     def _captured(
         self, name: str, number: int, scratch: Path, together: _Together | None
     ) -> CaptureResult:
-        """Run a worker, keep its result as round ``number``, and return it."""
+        """Run a worker; keep its result as round ``number``, and return the result."""
         of = self.captures[name]
         request, rounds = of.requests[number], len(of.requests)
         where = self.pace.words(name, number, rounds)
@@ -296,7 +296,7 @@ class _Sweep:
         self.pace.ended(name)
         return result
 
-    def kept_words(self) -> str:
+    def kept_rounds_message(self) -> str:
         """Return a line on the rounds kept and how to resume; empty if no round is kept."""
         # without --force, the existing run would be skipped, and these rounds never used
         if self.force:

@@ -1,9 +1,9 @@
 """Run a worker from the parent process: start it, show its progress, explain why it ended.
 
 A worker leads its own process group, which is killed as a whole, so no process that the worker
-started survives. A worker also ends with this process (``worker.host.die_with``). If Nsight Systems
-records the worker, this module starts nsys, which starts the worker; this module then awaits and
-kills nsys.
+started survives. A worker also ends with this process (``worker.machine.host.die_with``). If
+Nsight Systems records the worker, this module starts nsys, which starts the worker. This module
+then waits for nsys, and kills it if necessary.
 
 Several workers can take turns (``Turns``): one of them runs at a time, always in the same order.
 """
@@ -95,7 +95,7 @@ def _worker_progress(request: CaptureRequest, progress: Progress) -> Progress:
 
 @contextmanager
 def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield the running worker; kill its process group at the end if it still runs."""
+    """Yield the running worker; kill its process group when the context ends, if it still runs."""
     place = scratch / WORK
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
@@ -250,7 +250,7 @@ def _death(code: int, log: Path) -> CaptureError:
 
 
 def _ran_out_of_space(log: Path) -> bool:
-    """Return whether the log's last line reports a full disk; without a log, if it is full now."""
+    """Return whether the log's last line reports a full disk; without a log, whether it is full."""
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES

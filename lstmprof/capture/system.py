@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from lstmprof.capture.worker.driver import SEES, Driver, GpuView, driver, wheel_for, why_no_gpu
+from lstmprof.capture.worker.machine.driver import (
+    SEES,
+    Driver,
+    GpuView,
+    driver,
+    wheel_for,
+    why_no_gpu,
+)
 
 OK, MISSING = "ok", "missing"
 #: Seconds after which a framework's import counts as hanging.
@@ -60,7 +67,7 @@ def _framework(name: str, gpu_driver: Driver) -> Probe:
     if importlib.util.find_spec(name) is None:
         step = wheel_for(name, gpu_driver) if gpu_driver.gpus else f'pip install "lstmprof[{name}]"'
         return Probe(name, MISSING, "not installed", step)
-    command = [sys.executable, "-m", "lstmprof.capture.worker.driver", name]
+    command = [sys.executable, "-m", "lstmprof.capture.worker.machine.driver", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_S)
         view = GpuView(**json.loads(done.stdout.splitlines()[-1]))

@@ -55,7 +55,7 @@ def precisions(_: click.Context, option: click.Parameter, begun: str) -> list[Co
 
 def devices(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return ``auto``, ``cpu``, ``cuda`` and the GPUs of this machine."""
-    from lstmprof.capture.worker.host import cuda_devices
+    from lstmprof.capture.worker.machine.host import cuda_devices
 
     gpus = (f"cuda:{number}" for number in range(cuda_devices()))
     return _items(("auto", "cpu", "cuda", *gpus), begun)

@@ -126,7 +126,7 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print that ``stage`` begins, on a terminal without a line in the last ``EVERY_S``."""
+        """Print that ``stage`` begins, if stderr is a terminal without a line in ``EVERY_S``."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")

@@ -44,8 +44,8 @@ def disagreements(first: StepProfile, second: StepProfile) -> dict[str, str]:
         if values[0] != values[1]:
             if name == "workload":
                 values = [profile.info.workload.name for profile in (first, second)]
-            one, other = ("unknown" if value is None else value for value in values)
-            differences[name] = f"{name} ({one} and {other})"
+            mine, theirs = ("unknown" if value is None else value for value in values)
+            differences[name] = f"{name} ({mine} and {theirs})"
     return differences
 
 

@@ -348,7 +348,7 @@ def diagnose_all(
         fastest, *others = sorted(group, key=lambda profile: profile.length_ns)
         pairs = [compare(fastest, other, across) for other in others]
         diagnoses += [
-            replace(_with_times_of_advice(d, group), roofline=limits[d.slow.name]) for d in pairs
+            replace(_with_measured_gains(d, group), roofline=limits[d.slow.name]) for d in pairs
         ]
         for p in () if pairs else group:
             saved = savings(breakdown_of[p.name], p, limits[p.name])
@@ -363,16 +363,18 @@ def diagnose_all(
     ]
 
 
-def _with_times_of_advice(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
-    """Return ``diagnosis`` with measured gains for the fixes that a run in ``group`` has."""
+def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
+    """Return ``diagnosis``; fixes that a run in ``group`` already has get their measured gain."""
     findings = []
     for explained in diagnosis.findings:
-        measured = (worth(advice, diagnosis.slow, group) for advice in explained.remedies)
-        findings.append(replace(explained, remedies=tuple(a for a in measured if a is not None)))
+        advice = (with_measured_gain(a, diagnosis.slow, group) for a in explained.remedies)
+        findings.append(replace(explained, remedies=tuple(a for a in advice if a is not None)))
     return replace(diagnosis, findings=tuple(findings))
 
 
-def worth(advice: Advice, slow: StepProfile, group: Sequence[StepProfile]) -> Advice | None:
+def with_measured_gain(
+    advice: Advice, slow: StepProfile, group: Sequence[StepProfile]
+) -> Advice | None:
     """Return ``advice`` with the gain of the fastest run in ``group`` that follows the advice.
 
     Return None if this run is not faster than ``slow``. Return ``advice`` unchanged if no run
@@ -452,8 +454,8 @@ def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, 
     for finding in differences:
         certainty = certainty_of(finding, differences)
         large = (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0
-        worth = large and result.state != "none" and certainty.level != "unknown"
-        advised = remedies(finding) if worth else ()
+        is_advised = large and result.state != "none" and certainty.level != "unknown"
+        advised = remedies(finding) if is_advised else ()
         advice = tuple(a for a in advised if a.sentence not in given)
         given |= {a.sentence for a in advice}
         explained.append(Explained(finding, sentences.finding_sentence(finding), certainty, advice))
@@ -483,7 +485,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _time_notes(profile: StepProfile) -> list[str]:
-    """Return notes: on time that the timed steps lost, and on events that occur in some steps."""
+    """Return notes on the time that timed steps lost, and on events that only some steps have."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "

@@ -142,7 +142,7 @@ def _drawn(events: EventTable, by: str) -> Flags:
 
 
 def _names(events: EventTable) -> list[str]:
-    """Return each event's name as a frame, without the parts that differ between steps."""
+    """Return each event's name as a frame; parts that differ between steps are removed."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()
@@ -289,12 +289,12 @@ class _Document:
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
     """Return each node's frames as numbers, the outermost first; add new names to ``frames``."""
-    found: list[tuple[int, ...]] = [()]
+    node_frames: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
-        outer = found[above]
+        outer = node_frames[above]
         if len(outer) < _MOST_FRAMES:
             outer = (*outer, frames.setdefault(name, len(frames)))
         elif len(outer) == _MOST_FRAMES:
             outer = (*outer, frames.setdefault(_DEEPER, len(frames)))
-        found.append(outer)
-    return found
+        node_frames.append(outer)
+    return node_frames

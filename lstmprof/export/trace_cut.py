@@ -153,7 +153,7 @@ def _neighbours(events: EventTable, first: int, until: int) -> Ints:
 
 
 def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the rows of the step markers that begin where a window ends and no other begins."""
+    """Return the rows of the step markers that begin at the end of the last of adjacent windows."""
     ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
     rows = np.flatnonzero(events.is_kind("step"))
     ranks = events.ints("rank", UNKNOWN)[rows].tolist()
@@ -163,7 +163,8 @@ def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 
 PIECE_BYTES = 2**22
-#: Largest number of bytes before the events, after them, and of one event.
+#: Largest accepted size, in bytes, of the text before the events, of the text after the events, and
+#: of one event.
 _MOST_AROUND = 2**26
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
@@ -209,7 +210,7 @@ _decode_events = msgspec.json.Decoder(list[_Event], strict=False).decode
 
 @dataclass(frozen=True)
 class Written:
-    """How many of the ``events`` in the trace were ``kept``, and the size of the cut."""
+    """The number of ``events`` in the trace, how many were ``kept``, and the size of the cut."""
 
     kept: int
     events: int
@@ -322,7 +323,7 @@ def _parts_of(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """Return (text up to the first event, text after it that has been read already)."""
+    """Return (the text before the first event, the rest of the text that was read)."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)

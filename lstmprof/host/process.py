@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 #: Number of a setting of glibc's mallopt(3) -> value in bytes. glibc keeps freed memory up to the
-#: first (M_TRIM_THRESHOLD), and maps blocks above the second (M_MMAP_THRESHOLD) separately.
+#: first value (M_TRIM_THRESHOLD), and maps blocks larger than the second (M_MMAP_THRESHOLD) alone.
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
 #: Number of a setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
@@ -36,7 +36,7 @@ def be_quick() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let the allocator keep freed arrays of a few megabytes for the next ones.
+    """Let the allocator keep the memory of freed arrays of a few megabytes for later arrays.
 
     By default glibc returns free memory at the end of its heap to the system and requests it again.
     That causes two thirds of the page faults of a breakdown of a million events. Other allocators

@@ -32,7 +32,7 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return ``prefix`` with this process's identity, with which names of its files begin."""
+    """Return ``prefix`` and this process's identity: the beginning of the names of its files."""
     return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 

@@ -73,21 +73,21 @@ class _Drawn:
         """Append later values; ``at_ns`` are their times, ``length_ns`` is the step's length."""
         at_ns, values = np.append(self.at_ns, at_ns), np.append(self.values, values)
         if len(at_ns) > MOST_VALUES:
-            is_telling = _telling(at_ns, values, length_ns)
-            self.left_out += int(len(is_telling) - np.count_nonzero(is_telling))
-            at_ns, values = at_ns[is_telling], values[is_telling]
+            is_extreme = _extremes(at_ns, values, length_ns)
+            self.left_out += int(len(is_extreme) - np.count_nonzero(is_extreme))
+            at_ns, values = at_ns[is_extreme], values[is_extreme]
         self.at_ns, self.values = at_ns, values
 
 
-def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
+def _extremes(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
     """Return a mask of the first, least, largest and last value in each of a step's ``PARTS``."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])
     ends = np.append(begins[1:], True)
-    is_telling = begins | ends
-    is_telling[order[begins]] = is_telling[order[ends]] = True
-    return np.asarray(is_telling, dtype=np.bool_)
+    is_extreme = begins | ends
+    is_extreme[order[begins]] = is_extreme[order[ends]] = True
+    return np.asarray(is_extreme, dtype=np.bool_)
 
 
 def _order(series: Series) -> tuple[object, ...]:

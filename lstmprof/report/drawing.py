@@ -141,11 +141,6 @@ def height(rows: int) -> int:
     return ROW * max(rows, 1)
 
 
-def begun(words: str) -> str:
-    """Return ``words`` with a capital first letter."""
-    return words[:1].upper() + words[1:]
-
-
 def ran(runs: Sequence[RunFacts]) -> str:
     """Return devices, versions and dates: ``AMD EPYC · torch 2.13.0 · 2026-11-21``."""
     days = sorted({run.date[:10] for run in runs if run.date}) or ["date unknown"]

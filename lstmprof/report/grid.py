@@ -217,9 +217,9 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Return ``rows`` and further conditions, so that no cell has several runs, if possible.
+    """Return ``rows`` and the conditions to add, so that no cell has several runs if possible.
 
-    ``sizes``: add the sizes of a network rather than the name of its workload, and never ``run``.
+    If ``sizes`` is True, sizes of the network are added before its workload, and ``run`` never is.
     """
     fields = list(FIELDS)
     if sizes:
@@ -252,9 +252,9 @@ def _differing(
 ) -> list[tuple[Any, ...]]:
     """Return the ``keys`` of rows, with ``_SAME`` for values that the rows' names leave out.
 
-    The ``first`` values of a key are shown. A later value is left out if all keys with the same
-    ``first`` values have it. If ``first`` is 1 and the first value is None, it is left out, too, if
-    a later value is known and ``fixed`` is False.
+    The first ``first`` values of a key are shown. A later value is left out if all keys with equal
+    first values have this value. If the only first value is None, and a later value is shown, the
+    None is left out, too, unless ``fixed``.
     """
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
@@ -305,7 +305,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return indices of runs: each group's fastest, and runs whose intervals overlap with it."""
+    """Return indices of the fastest runs of all groups, and of runs with overlapping intervals."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}

@@ -349,7 +349,7 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _size(count: int) -> int:
-    """Return how many items a column of a heat map stands for, so that ``count`` items fit."""
+    """Return how many of ``count`` items one column of a heat map shows, so that all items fit."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 

@@ -19,7 +19,7 @@ from lstmprof.report.model import Group, Report, Row, RunFacts
 from lstmprof.runs.metadata import RunInfo
 
 #: Entries of run.json's ``versions`` that the page does not show.
-_UNTOLD = ("nvtx", "numpy", "lstmprof")
+_NOT_SHOWN = ("nvtx", "numpy", "lstmprof")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run_reports(
 
 def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -> RunFacts:
     info = breakdown.run.info
-    packages = ((name, v) for name, v in (info.versions or {}).items() if name not in _UNTOLD)
+    packages = ((name, v) for name, v in (info.versions or {}).items() if name not in _NOT_SHOWN)
     versions = [f"{name} {version}" for name, version in packages if version is not None]
     return RunFacts(
         run=profile.name,

@@ -214,7 +214,7 @@ def timeline(
 def _positions(rows: Ints, linked: Ints) -> Ints:
     """Return for each of ``rows`` the position in ``rows`` of the row it links to, or −1.
 
-    ``linked`` has for each row of the table the row that it links to.
+    ``linked`` has one entry per row of the table: the row that it links to.
     """
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)

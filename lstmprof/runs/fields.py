@@ -175,7 +175,7 @@ class Recompiled(Record, frozen=True):
 
 
 class ThreadTime(Record, frozen=True):
-    """The CPU time of one thread in the timed iterations of a round (``capture.worker.usage``).
+    """The CPU time of one thread in the timed iterations of a round (``worker.machine.usage``).
 
     ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
     thread that calls the steps. ``cpus`` are the CPUs that the thread may use, such as ``0-1,4``. A

@@ -18,7 +18,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.captured_run import _profile
 from lstmprof.capture.supervisor import CaptureResult
 from lstmprof.capture.worker import reference
-from lstmprof.capture.worker.settings import environment
+from lstmprof.capture.worker.machine.settings import environment
 from lstmprof.events.annotate.steps import windows
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.capture.worker import counters
-from lstmprof.capture.worker.counters import CpuCounters, CpuEvent, fp_assists, since
+from lstmprof.capture.worker.machine import counters
+from lstmprof.capture.worker.machine.counters import CpuCounters, CpuEvent, fp_assists, since
 
 SOFTWARE, TASK_CLOCK_NS = 1, 1  # perf_event.h
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="perf and /proc are Linux's")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 
 
 @pytest.mark.parametrize(

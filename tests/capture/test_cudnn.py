@@ -20,8 +20,8 @@ from lstmprof.capture import plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import profiling, reference
-from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.capture.worker.loops import cudnn
+from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.errors import CaptureError
 from lstmprof.events.annotate import annotated
 from lstmprof.workloads import Workload

@@ -10,8 +10,8 @@ import pytest
 from in_process import lstmprof
 
 from lstmprof.capture import system
-from lstmprof.capture.worker import driver
-from lstmprof.capture.worker.driver import Driver, GpuView, wheel_for, why_no_gpu
+from lstmprof.capture.worker.machine import driver
+from lstmprof.capture.worker.machine.driver import Driver, GpuView, wheel_for, why_no_gpu
 from lstmprof.errors import CaptureError
 
 H100 = Driver(version="580.65.06", cuda=(13, 0), gpus=("NVIDIA H100", "NVIDIA H200"))

@@ -1,4 +1,4 @@
-"""The lines of a script that are seen by looking at its thread."""
+"""The lines of a script that are found by sampling the stack of its thread."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def seen_of(
 ) -> tuple[object, ...]:
     """The place and call of the first line that is named, which ``waits``; None: not checked."""
     sampler = LineSampler()
-    with sampler.looking():
+    with sampler.sampling_stacks():
         for _ in range(30):
             with sampler.in_step():
                 step()
@@ -161,7 +161,7 @@ def test_a_generator_that_a_framework_calls_in_another_thread_is_beside_the_step
     for thread in pool:
         thread.start()
     sampler = LineSampler()
-    with sampler.looking():
+    with sampler.sampling_stacks():
         for _ in range(30):
             with sampler.in_step():
                 time.sleep(0.01)
@@ -196,7 +196,7 @@ def test_files_that_are_flushed_logging_and_tokenising_are_at_their_lines(
 def test_collections_that_a_step_makes_are_timed(script: ModuleType) -> None:
     garbage = [[] for _ in range(300_000)]
     sampler = LineSampler()
-    with sampler.looking():
+    with sampler.sampling_stacks():
         for _ in range(100):
             with sampler.in_step():
                 script.collects()
@@ -205,11 +205,11 @@ def test_collections_that_a_step_makes_are_timed(script: ModuleType) -> None:
     calls = {row["call"]: row["share"] for row in rows}
     assert calls[GARBAGE_COLLECTOR] > 0.5
     assert garbage
-    assert sampler._collects not in gc.callbacks
+    assert sampler._time_collection not in gc.callbacks
 
 
 def test_too_few_looks_name_nothing() -> None:
     sampler = LineSampler()
-    with sampler.looking(), sampler.in_step():
+    with sampler.sampling_stacks(), sampler.in_step():
         time.sleep(0.01)
     assert sampler.lines() is None

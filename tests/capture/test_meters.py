@@ -15,8 +15,8 @@ import nvml_stand_in
 import pytest
 from capture.processes import LIMIT_S
 
-from lstmprof.capture.worker import host
-from lstmprof.capture.worker.meters import Meters, NvmlGpu, StepCounts, packages_uj
+from lstmprof.capture.worker.machine import host
+from lstmprof.capture.worker.machine.meters import Meters, NvmlGpu, StepCounts, packages_uj
 from lstmprof.capture.worker.profiling import no_ranges
 
 ALWAYS_BUSY = "import os; os.sched_setaffinity(0, [{}]); [0 for _ in iter(int, 1)]"

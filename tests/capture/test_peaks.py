@@ -12,8 +12,8 @@ import pytest
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
-from lstmprof.capture.worker import host, peaks as worker_peaks
-from lstmprof.capture.worker.peaks import faster
+from lstmprof.capture.worker.machine import host, peaks as worker_peaks
+from lstmprof.capture.worker.machine.peaks import faster
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")

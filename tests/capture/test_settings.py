@@ -10,12 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lstmprof.capture.worker import settings
-from lstmprof.capture.worker.settings import allocator, chosen, cpu_quota, denormals, environment
+from lstmprof.capture.worker.machine import settings
+from lstmprof.capture.worker.machine.settings import (
+    allocator,
+    chosen,
+    cpu_quota,
+    denormals,
+    environment,
+)
 
 FLUSH_AND_READ = """
 import json
-from lstmprof.capture.worker import host, settings
+from lstmprof.capture.worker.machine import host, settings
 before = settings.recorded({})
 host.flush_denormals()
 print(json.dumps([before, settings.recorded({})]))

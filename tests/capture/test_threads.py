@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from capture.processes import LIMIT_S
 
-from lstmprof.capture.worker import host, usage
-from lstmprof.capture.worker.usage import ThreadTimes, Times
+from lstmprof.capture.worker.machine import host, usage
+from lstmprof.capture.worker.machine.usage import ThreadTimes, Times
 
 BLOCK = b"x" * 100_000  # hashed without the interpreter's lock
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from lstmprof.capture.worker import profiling
+from lstmprof.capture.worker.machine.usage import SELF, Counts, Waiting, difference, usage
 from lstmprof.capture.worker.timing import (
     LEAST_ITERATIONS,
     MOST_WARM_UP,
@@ -21,7 +22,6 @@ from lstmprof.capture.worker.timing import (
     timed,
     warmed,
 )
-from lstmprof.capture.worker.usage import SELF, Counts, Waiting, difference, usage
 from lstmprof.errors import CaptureError
 
 

@@ -11,7 +11,7 @@ from diagnose.made import contributor, profile, span
 from report import runs
 
 from lstmprof.breakdown import break_down
-from lstmprof.diagnose.diagnosis import diagnose_all, worth
+from lstmprof.diagnose.diagnosis import diagnose_all, with_measured_gain
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
 
@@ -36,18 +36,18 @@ def ran(implementation: str, ms: int) -> StepProfile:
 
 
 def test_a_faster_run_gives_its_time_to_the_advice() -> None:
-    given = worth(ADVICE, ran("a", 50), [ran("c", 10), ran("b", 60), ran("b", 20)])
+    given = with_measured_gain(ADVICE, ran("a", 50), [ran("c", 10), ran("b", 60), ran("b", 20)])
     assert given is not None
     assert (given.measured_ns, given.gain_ns) == (20 * MS, 30 * MS)
 
 
 @pytest.mark.parametrize("ms", [50, 51, 70])
 def test_what_was_no_faster_is_not_advised(ms: int) -> None:
-    assert worth(ADVICE, ran("a", 50), [ran("c", 10), ran("b", ms)]) is None
+    assert with_measured_gain(ADVICE, ran("a", 50), [ran("c", 10), ran("b", ms)]) is None
 
 
 def test_what_did_not_run_is_advised_without_a_time() -> None:
-    assert worth(ADVICE, ran("a", 50), [ran("c", 10)]) == ADVICE
+    assert with_measured_gain(ADVICE, ran("a", 50), [ran("c", 10)]) == ADVICE
 
 
 @pytest.mark.parametrize(("kernels", "advised"), [(45, False), (20, True), (None, True)])
@@ -96,7 +96,7 @@ def test_a_script_with_the_layer_op_shows_what_the_layer_op_gains(
     form: str, ms: int, gain: int | str | None
 ) -> None:
     one_op = replace(ADVICE, name="layer in one op", implementation=None)
-    given = worth(one_op, script("train", "cell op", 50), [script("faster", form, ms)])
+    given = with_measured_gain(one_op, script("train", "cell op", 50), [script("faster", form, ms)])
     if gain == "not advised":
         assert given is None
     else:
@@ -109,6 +109,6 @@ def test_a_script_with_the_layer_op_shows_what_the_layer_op_gains(
 def test_a_script_of_other_sizes_shows_no_gain(batch: int | None, known: bool) -> None:
     one_op = replace(ADVICE, name="layer in one op", implementation=None)
     slow, other = script("train", "cell op", 50, 8), script("faster", "layer op", 20, batch)
-    given = worth(one_op, slow, [other])
+    given = with_measured_gain(one_op, slow, [other])
     assert given is not None
     assert (given.gain_ns is not None) is known

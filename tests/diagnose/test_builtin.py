@@ -16,8 +16,8 @@ from lstmprof.capture.interpreters import Interpreter
 from lstmprof.capture.interpreters.environments import STAMP, Environment, this_python
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
-from lstmprof.capture.worker import host
-from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.machine import host
+from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.recommend import builtin
 from lstmprof.diagnose.recommend.builtin import Against, against_builtin, request_of

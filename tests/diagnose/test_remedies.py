@@ -748,23 +748,27 @@ CASES: dict[str, Case] = {
         "sync",
         run(SYNC, device=0, seen=replace(TORCH, read=(READ,))),
         600,
-        {"waiting in an op that reads": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,)))},
+        {
+            "waiting in an op that reads": run(
+                SYNC, device=0, seen=replace(TORCH, blocking_calls=(ITEM,))
+            )
+        },
     ),
     "ask for no size": Case(
         "sync",
-        run(SYNC, device=0, seen=replace(TORCH, asked=(SIZED,))),
+        run(SYNC, device=0, seen=replace(TORCH, blocking_calls=(SIZED,))),
         600,
-        {"such an op": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,)))},
+        {"such an op": run(SYNC, device=0, seen=replace(TORCH, blocking_calls=(ITEM,)))},
     ),
     "synchronise once": Case(
         "sync",
-        run(SYNC, device=0, seen=replace(TORCH, asked=(DEVICE,))),
+        run(SYNC, device=0, seen=replace(TORCH, blocking_calls=(DEVICE,))),
         600,
         {
             "more than one": run(
-                SYNC, device=0, seen=replace(TORCH, asked=(replace(DEVICE, count=1),))
+                SYNC, device=0, seen=replace(TORCH, blocking_calls=(replace(DEVICE, count=1),))
             ),
-            "the whole device": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,))),
+            "the whole device": run(SYNC, device=0, seen=replace(TORCH, blocking_calls=(ITEM,))),
         },
     ),
     "pin memory": Case(

@@ -22,8 +22,9 @@ import pytest
 
 from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.capture.worker import host, reference
+from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.loops import cudnn as cudnn_loop
+from lstmprof.capture.worker.machine import host
 from lstmprof.errors import CaptureError
 from lstmprof.implementations import cudnn as _api
 from lstmprof.implementations.cudnn import Cudnn, _runtime, direct

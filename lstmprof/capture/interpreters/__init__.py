@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from lstmprof.capture.interpreters import eras
 from lstmprof.capture.interpreters.environments import Environment, environment_for, python_at
 from lstmprof.capture.interpreters.eras import Era
-from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.implementations import Implementation, version_numbers
 

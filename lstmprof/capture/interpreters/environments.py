@@ -77,8 +77,8 @@ def python_at(path: str) -> Python:
 def python_of(versions: Sequence[str], what: str) -> Python:
     """Return the running interpreter if it has one of ``versions``, else the first one found.
 
-    ``versions`` are minor versions such as ``3.7``, the preferred one first. The error names
-    ``what``, which needs one of them.
+    ``versions`` are minor versions such as ``3.7``, the preferred one first. The error says that
+    ``what`` needs one of ``versions``.
     """
     this = this_python()
     if this.version in versions:
@@ -99,7 +99,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Return the first interpreter of a minor version such as ``3.7``, or None.
 
-    ``searched`` (PATH and PYENV_ROOT) is unused: it makes the function's cache depend on both.
+    ``searched`` (PATH and PYENV_ROOT) only makes the cache of this function depend on both.
     """
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)

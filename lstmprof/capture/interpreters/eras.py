@@ -32,7 +32,7 @@ class Era:
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
     pythons: tuple[str, ...]  # minor versions, the preferred one first
-    # oldest and newest version of the first package that runs with the others
+    # oldest and newest version of the first package with which the other packages run
     versions: tuple[str, str]
     download_mb: int | None = None
     disk_mb: int | None = None
@@ -164,7 +164,8 @@ def era_of_packages(packages: Sequence[str]) -> Era | None:
 
     Return None if no row of ``TABLE`` includes any of ``packages``.
     """
-    eras = [era for era in map(_serving, packages) if era is not None]
+    serving = [[era for era in TABLE if era.serves and era.includes(p)] for p in packages]
+    eras = [matches[0] for matches in serving if matches]
     if not eras:
         return None
     pythons = [p for p in eras[0].pythons if all(p in era.pythons for era in eras)]
@@ -200,7 +201,3 @@ def version_of(specifier: str) -> str | None:
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None
-
-
-def _serving(specifier: str) -> Era | None:
-    return next((era for era in TABLE if era.serves and era.includes(specifier)), None)

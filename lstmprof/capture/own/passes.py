@@ -17,20 +17,15 @@ import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
 from lstmprof.capture.own.sizes import has_compiled
-from lstmprof.capture.worker import (
-    calibration,
-    meters,
-    profiling,
-    settings,
-    timing,
-)
+from lstmprof.capture.worker import calibration, profiling, timing
 from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
+from lstmprof.capture.worker.machine import meters, settings
+from lstmprof.capture.worker.machine.usage import SELF, difference, usage, waiting_between, waits
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
-from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_between, waits
 
-#: Time limit, in nanoseconds, for all timed steps together, half of it before the profile and half
-#: after it. No timed step begins later.
+#: Time limit, in nanoseconds, for all timed steps together: half of the time before the profile,
+#: half after it. No timed step begins after the limit.
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
@@ -115,7 +110,7 @@ class StepPasses:
         self.doing = "waiting for the first step"
         self.later = 0  # steps that ended in a later session than the session that is kept
         self._latest: Optional[_Recorded] = None
-        # times of trivial events in the latest session, from which the cost of recording follows
+        # times of trivial calls in the latest session, to compute the cost of recording an event
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
@@ -163,7 +158,7 @@ class StepPasses:
         sampler, began_ns = LineSampler(), time.perf_counter_ns()
         most = min(self.plan.lines, self.plan.steps) if self.plan.alike else self.plan.lines
         try:
-            with sampler.looking():
+            with sampler.sampling_stacks():
                 while sampler.steps < most:
                     yield
                     self.profiler.wait()
@@ -188,8 +183,8 @@ class StepPasses:
             os.replace(raw, files[0])
         readings = self._readings
         cost = None if readings is None else self.profiler.recording_cost(readings)
-        found = settings.recorded(self.profiler.settings())
-        self.cost.update(recorded.counts.facts(), settings=found, shapes_cost=self.shapes_cost)
+        current = settings.recorded(self.profiler.settings())
+        self.cost.update(recorded.counts.facts(), settings=current, shapes_cost=self.shapes_cost)
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
@@ -239,7 +234,7 @@ class StepPasses:
         if not self.plan.alike:
             warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
         plain_ns = min((yield from self._thrown_away(warm)))
-        if self.profiler.tells_shapes:
+        if self.profiler.can_record_shapes:
             yield from self._try_shapes(plain_ns)
         recorded = yield from self._session(self.nvtx, range(self.plan.steps))
         self._keep(recorded)

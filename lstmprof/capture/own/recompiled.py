@@ -84,13 +84,13 @@ class Recompilations:
         after = self.count(call.function)
         if before is None or after is None or after <= before:
             return
-        known = self._signatures.get(title)
-        if known is None and len(self._signatures) >= _MOST_FUNCTIONS:
+        before_change = self._signatures.get(title)
+        if before_change is None and len(self._signatures) >= _MOST_FUNCTIONS:
             return
-        now = self._signatures[title] = self._signature(call)
-        if known is None:
+        signature = self._signatures[title] = self._signature(call)
+        if before_change is None:
             return
-        change = {"changed": "function"} if before == 0 else changed(known, now)
+        change = {"changed": "function"} if before == 0 else changed(before_change, signature)
         if change is not None:
             self._note(title, change)
 
@@ -165,7 +165,8 @@ _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Dynamo's name for the rest of a function, if Dynamo cannot compile the function as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: Forms of a failed guard, in words of ``runs.fields.Recompiled``. The first that matches counts.
+#: Regular expressions for failed guards; their groups are fields of ``runs.fields.Recompiled``. The
+#: first one that matches counts.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (

@@ -17,7 +17,8 @@ from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan,
 from lstmprof.capture.own.recompiled import recompiled_by_torch
 from lstmprof.capture.own.sizes import ModuleSizes
 from lstmprof.capture.request import RESULT
-from lstmprof.capture.worker import host, shapes, timing
+from lstmprof.capture.worker import shapes, timing
+from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler, framework_of, profiler_of
 from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line
@@ -145,7 +146,7 @@ class Session:
         self.path: Optional[Path] = None
         self.reason: Optional[str] = None
         self.steps = 0
-        self.found_by = 0  # number of steps that were observed to find out which call ends a step
+        self.observed = 0  # number of steps that were observed to find out which call ends a step
         #: Returns the inputs of ops. Arguments: the number of profiled steps in the run, and the
         #: number of profiled steps that ended after these.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
@@ -210,7 +211,7 @@ class Session:
     @property
     def profiling(self) -> bool:
         """Return whether the profiler is on, even if its profile will be discarded."""
-        return self._steps is not None and self._doing == PROFILING
+        return self._steps is not None and self._activity == PROFILING
 
     @property
     def rows(self) -> List[timing.Iteration]:
@@ -318,10 +319,10 @@ class Session:
         except StopIteration:
             self._steps = None
         except Exception as error:
-            self.abandon("stopped while {}: {}".format(self._doing, _fault_in_a_line(error)))
+            self.abandon("stopped while {}: {}".format(self._activity, _fault_in_a_line(error)))
 
     @property
-    def _doing(self) -> str:
+    def _activity(self) -> str:
         return self._passes.doing if self._passes else "beginning"
 
     def abandon(self, reason: str = "the measurement was aborted") -> None:
@@ -351,7 +352,7 @@ class Session:
         """
         if os.getpid() != self._pid:
             return
-        done = self.measured or self._doing == SAMPLING
+        done = self.measured or self._activity == SAMPLING
         self._stop()
         passes = self._passes
         if passes is None:
@@ -360,10 +361,10 @@ class Session:
             if passes.profiled is None:
                 passes.keep_latest()
             if passes.profiled is None:
-                self.abandon(self._too_few(passes.fewest, error))
+                self.abandon(self._why_no_run(passes.fewest, error))
                 return
             if not done:
-                self.report(self._thin(passes))
+                self.report(self._incomplete(passes))
             self._written(passes)
         except Exception as error:
             self.abandon(_fault_in_a_line(error))
@@ -371,26 +372,26 @@ class Session:
             self._passes = None
             self._own.close()
 
-    def _too_few(self, fewest: int, error: Optional[Type[BaseException]]) -> str:
+    def _why_no_run(self, fewest: int, error: Optional[Type[BaseException]]) -> str:
         if not self._in_step and not self.steps:
             return "the training never called step(); call step() at the end of each step"
         ended = "the training ended {}after {} steps, while {}".format(
             "by {} ".format(error.__name__) if error else "",
-            self.found_by + self.steps,
-            self._doing,
+            self.observed + self.steps,
+            self._activity,
         )
         # the last observed step ends where the first measured step begins, so it is not lost
-        needs = fewest + max(self.found_by - 1, 0)
+        needs = fewest + max(self.observed - 1, 0)
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
-    def _thin(self, passes: StepPasses) -> str:
+    def _incomplete(self, passes: StepPasses) -> str:
         """Return the message on a run whose training ended before all steps were measured."""
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
-        enough = self._doing == TIMING_AGAIN or profiled >= USUAL.steps
+        enough = self._activity == TIMING_AGAIN or profiled >= USUAL.steps
         doubt = "" if enough else "; these times are inaccurate, so train longer"
         return "the training ended while {}: the run has {} timed and {} profiled steps{}".format(
-            self._doing, timed, profiled, doubt
+            self._activity, timed, profiled, doubt
         )
 
     def _written(self, passes: StepPasses) -> None:
@@ -405,7 +406,7 @@ class Session:
             show_verdict(str(self.path), self.writer)
 
     def _leave_result(self, passes: StepPasses, folder: str, **changes: Any) -> None:
-        """Write result.json to ``folder``; from this file another process writes the run.
+        """Write result.json to ``folder``; another process reads this file and writes the run.
 
         ``changes`` replace entries of the file.
         """

@@ -36,7 +36,7 @@ class ModuleSizes:
     A hook on modules would miss scripts that call ``forward`` directly, such as AWD-LSTM.
 
     ``step_begins`` and ``step_ends`` are called for every step; the wrappers exist in profiled
-    steps only. Models that torch.compile compiled get none: it would compile them again.
+    steps only. Models that torch.compile compiled get no wrappers: it would compile them again.
     """
 
     def __init__(self, torch: Any) -> None:

@@ -23,8 +23,8 @@ from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List
 import lstmprof
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, to_stderr, verdict_of
+from lstmprof.capture.worker.machine.meters import NvmlGpu
 from lstmprof.capture.worker.metadata import now
-from lstmprof.capture.worker.meters import NvmlGpu
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.errors import LstmprofError, UsageError, command_line, one_line
 from lstmprof.runs.directory import cache_folder
@@ -112,7 +112,7 @@ class Watch:
         self.place, self.log = str(place), str(place) + ".jsonl"
         self.framework, self.ratio, self.plan, self.writer = framework, ratio, plan, writer
         self.facts = facts or {}
-        self.steps = self.found_by = 0
+        self.steps = self.observed = 0
         self.path: Optional[Path] = None  # a session has a path; a watch has several sessions
         self.reason: Optional[str] = None
         #: Replaces ``Session.op_inputs``, if it is set.
@@ -291,12 +291,12 @@ class Watch:
 
     def _judge(self, row: Dict[str, Any]) -> None:
         typical = self._typical_ms()
-        known = sum(each["steps"] for each in self._typical)
+        typical_steps = sum(each["steps"] for each in self._typical)
         if self._requested:
             self._requested = False
             self._start("asked", "profiled on demand at step {}".format(self.steps))
             return
-        if typical is None or known < TYPICAL_STEPS or len(self._typical) < TYPICAL_WINDOWS:
+        if typical is None or typical_steps < TYPICAL_STEPS or len(self._typical) < TYPICAL_WINDOWS:
             self._typical.append(row)
             return
         if self._base is None and not self._cannot_profile:

@@ -228,13 +228,12 @@ def name_of(function: Any) -> str:
 def caller() -> str:
     """Return the line of the script that is running now: ``train.py:31``."""
     frame: Union[Any, None] = sys._getframe(1)
-    while frame is not None and frame.f_back is not None and _is_library(frame):
+    while frame is not None and frame.f_back is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in _LIBRARIES:
+            break
         frame = frame.f_back
     return "" if frame is None else _file_and_line(frame.f_code, frame.f_lineno)
-
-
-def _is_library(frame: Any) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES
 
 
 def _file_and_line(code: Any, line: int) -> str:

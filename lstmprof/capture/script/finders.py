@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 from lstmprof.capture.own.recompiled import Recompilations
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import compiled
-from lstmprof.capture.script.program import mark_attribute, placed
+from lstmprof.capture.script.program import mark_attribute, split_step_function
 from lstmprof.capture.script.sizes import GraphSizes, KerasLayers
 from lstmprof.capture.script.steps import Steps
 
@@ -56,7 +56,7 @@ def attachments(
         "keras.src.layers.rnn.lstm": functools.partial(layers.watch, "LSTM"),
         "keras.src.layers.rnn.gru": functools.partial(layers.watch, "GRU"),
     }
-    module, name = placed(request.step_function)
+    module, name = split_step_function(request.step_function)
     if module is not None and name is not None:
 
         def mark(imported: Any) -> None:
@@ -290,7 +290,7 @@ def padding_of(x: Any) -> Any:
     if getattr(x, "ndim", None) != 2 or getattr(getattr(x, "dtype", None), "kind", "") not in "iu":
         return None
     first, last = (x[:_LOOKED_AT, place] == _FILLING for place in (0, -1))
-    front, behind = (int((one & ~other).sum()) for one, other in ((first, last), (last, first)))
+    front, behind = (int((side & ~other).sum()) for side, other in ((first, last), (last, first)))
     if bool(front) == bool(behind):
         return None
     return "front" if front else "behind"

@@ -67,7 +67,7 @@ def _follow_launcher(folder: str) -> None:
     Nsight Systems started this process, so it does not end with the launcher by itself.
     """
     from lstmprof.capture.request import LIFELINE
-    from lstmprof.capture.worker import host
+    from lstmprof.capture.worker.machine import host
 
     host.end_with(os.path.join(folder, LIFELINE))
     with open(os.path.join(folder, PID), "w") as file:

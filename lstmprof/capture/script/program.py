@@ -73,7 +73,7 @@ def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any
     place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
-    elsewhere, name = placed(request.step_function)
+    elsewhere, name = split_step_function(request.step_function)
     marked = name if elsewhere is None else None
     if marked is None and code is not None:
         return code
@@ -120,7 +120,7 @@ def _spec_of(name: str) -> Any:
     return spec
 
 
-def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
+def split_step_function(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
     """Return (module, name) of ``module:name``; the module is None for the script itself."""
     if not step_function:
         return None, None
@@ -134,15 +134,15 @@ def mark(tree: ast.AST, name: str) -> int:
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """
     outer, _, last = name.rpartition(".")
-    found = 0
+    number = 0
     for scope in _scopes(tree, outer.split(".") if outer else []):
         for node in ast.walk(scope):
             if isinstance(node, ast.FunctionDef) and node.name == last:
                 decorator = ast.Name(DECORATOR, ast.Load())
                 first = node.decorator_list[0] if node.decorator_list else node
                 node.decorator_list.insert(0, ast.copy_location(decorator, first))
-                found += 1
-    return found
+                number += 1
+    return number
 
 
 def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:

@@ -100,7 +100,7 @@ class TorchRanges:
                 self._undo.append(hook.remove)
 
     def _wrap(self, place: Any, name: str, range_name: str) -> None:
-        """Let the function ``place.name`` run in the range ``range_name``."""
+        """Replace the function ``place.name`` by one that runs it in the range ``range_name``."""
         wrapped = getattr(place, name)
 
         @functools.wraps(wrapped)

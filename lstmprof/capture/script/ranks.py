@@ -89,7 +89,7 @@ class Job:
         return place
 
     def give_up(self) -> None:
-        """If this process has no part, leave a file, so that rank 0 does not wait for the part."""
+        """If this process wrote no part, leave a file, so that rank 0 does not wait for it."""
         if self.launched is None or self.child:
             return
         place = os.path.join(self.folder, "{}{}".format(_PART, self.launched[0]))

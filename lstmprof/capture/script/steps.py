@@ -4,8 +4,7 @@ If several optimizers or compiled functions alternate (a GAN), a step has one or
 The step ends with the candidate (optimizer or function) that is called least often. If several
 candidates are equally rare, the step ends with the last one called. To find this candidate, the
 first calls are only observed, unless the script has created only one optimizer. Forked processes (a
-DataLoader's workers) have no steps. Of the threads, only the first thread that ended a step has
-steps.
+DataLoader's workers) have no steps. All steps are in the thread that ended the first step.
 """
 
 from __future__ import annotations
@@ -187,10 +186,11 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the rarest in ``calls``, or the last of the rarest.
+    """Return the candidate that ends a step: the one with the fewest ``calls``.
 
     ``calls`` are the observed calls in order. The last step may be incomplete, so counts that
-    differ by one count as equal. The last candidate is the candidate whose first call came last.
+    differ by one count as equal. Among equal candidates, the candidate whose first call came last
+    ends a step.
     """
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

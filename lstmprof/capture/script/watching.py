@@ -130,7 +130,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Begin the session at the first step, which ``source`` saw; return None if it cannot."""
+        """Begin and return the session at the first step, which ``source`` saw, or return None."""
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -140,7 +140,7 @@ class Watching:
                 return None
             part = None if rank is None or self.request.watch else self.job.part_folder(rank)
             self.session = session_of(self.request, source, self.facts, self.report, part, rank)
-            self.session.found_by = self.steps.observed
+            self.session.observed = self.steps.observed
             self.session.begin()
         except LstmprofError as error:
             self.report(str(error))
@@ -236,7 +236,7 @@ class Watching:
             self.job.remove()
 
     def _why_no_step(self) -> str:
-        asked = self.request.step_function
+        function = self.request.step_function
         error = getattr(sys, "last_type", None)
         if error is not None:  # an uncaught exception
             return "{} ended the script before a step was seen".format(error.__name__)
@@ -244,10 +244,10 @@ class Watching:
         if code not in (None, 0):
             status = code if isinstance(code, int) else 1
             return "the script ended with exit status {} before a step was seen".format(status)
-        if asked and not self.steps.functions:
-            return "the script has no function '{}'; check --step-function".format(asked)
-        if asked:
-            return "the script never called '{}'".format(asked)
+        if function and not self.steps.functions:
+            return "the script has no function '{}'; check --step-function".format(function)
+        if function:
+            return "the script never called '{}'".format(function)
         if self.steps.source is not None:
             return "the script ended before lstmprof recognised its steps; train longer"
         return (
@@ -307,7 +307,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Return the spec of a module in ``attach``, with a loader that calls its function.
+        """Return the spec of a module in ``attach``, with a loader that calls ``attach[name]``.
 
         Return None for other modules.
         """

@@ -5,7 +5,8 @@ the order in which they are used:
 
 ::
 
-    __main__ ─ host ─ loops ─ timing ─ profiling ─ meters, peaks ─ metadata ─▶ result.json
+    __main__ ─ machine ─ loops ─ timing ─ profiling ─ metadata ─▶ result.json
 
-``loops`` has one module per framework, ``profilers`` one per profiler.
+``machine`` reads and measures the machine. ``loops`` has one module per framework, ``profilers``
+one per profiler.
 """

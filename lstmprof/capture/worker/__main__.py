@@ -20,19 +20,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
-from lstmprof.capture.worker import (
-    host,
-    loops,
-    meters,
-    peaks,
-    profiling,
-    sampling,
-    settings,
-    timing,
-    users_file,
-)
-from lstmprof.capture.worker.counters import CpuCounters
+from lstmprof.capture.worker import loops, profiling, sampling, timing, users_file
 from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
+from lstmprof.capture.worker.machine import host, meters, peaks, settings
+from lstmprof.capture.worker.machine.counters import CpuCounters
 from lstmprof.capture.worker.metadata import TwoPasses, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 from lstmprof.implementations import Implementation, version_numbers
@@ -152,7 +143,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
         raise CaptureError(
             refused, "choose another --device; 'lstmprof list' shows what each supports"
         )
-    if device == "cpu" and request.threads is None:  # ``auto`` did not mean a GPU
+    if device == "cpu" and request.threads is None:  # the device ``auto`` is the CPU
         cpus = host.take_cpus(1, request.cpus)
     loop.set_threads(host.thread_count())
     agrees = _computes_workload(request, device, report)
@@ -257,7 +248,7 @@ def run_passes(
 def _sampled(
     trainer: Any, request: CaptureRequest, folder: str, report: Report
 ) -> Optional[sampling.Sampled]:
-    """Run the same steps as the timing pass while a sampler runs; None if none is requested."""
+    """Run the timing pass's steps while a sampler runs; return None if no sampler is requested."""
     if request.sampler is None:
         return None
     report("sampling with " + request.sampler)
@@ -274,7 +265,7 @@ def _lines(trainer: Any, request: CaptureRequest) -> Optional[List[Dict[str, Any
     if request.file is None:
         return None
     sampler, began_ns = LineSampler(), time.perf_counter_ns()
-    with sampler.looking():
+    with sampler.sampling_stacks():
         while sampler.steps < MOST_STEPS and time.perf_counter_ns() - began_ns < MOST_NS:
             with sampler.in_step():
                 trainer.step(profiling.no_ranges)
@@ -328,7 +319,7 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Return [fault, next step], one line each; ``era`` is the row's era, empty if it has none."""
+    """Return [fault, next step], one line each; ``era``: the implementation's era, "" without."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:
@@ -342,15 +333,14 @@ def explained(error: Exception, era: str = "") -> List[str]:
         ]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
-    if "could not create a primitive" in str(
-        error
-    ):  # oneDNN, of an LSTM in bfloat16 without AVX-512
+    # oneDNN's message if the CPU lacks AVX-512 for an LSTM in bfloat16
+    if "could not create a primitive" in str(error):
         fault = "oneDNN cannot compute in this precision on this CPU: " + _first_line(error)
         return [fault, "use --no-onednn, or another --precision"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
     words = _first_line(error)
-    if _is_import_error(error):  # the last lines often say what to do
+    if _is_import_error(error):  # the last lines of its message often say what to do
         words = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     return ["{}: {}".format(type(error).__name__, words), ""]
 

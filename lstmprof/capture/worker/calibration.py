@@ -2,10 +2,11 @@
 
 The profiled loops run at the end of the discarded profiler session, the other loops after it. Both
 measure the CPU time of their thread, which other processes do not lengthen. The cost of a
-framework's event comes from a call that records a known number of events. If there is none, it
-comes from a range of the profiler, compared with the same range without a session. Ranges of a
-capture are compared with what a timed step has in their place, except NVTX ranges, which profiled
-and timed steps both have. The cost of a page fault is measured by touching fresh memory once.
+framework's event comes from a call that records a known number of events. If the framework has no
+such call, the cost comes from a range of the profiler, compared with the same range without a
+session. A capture's range is compared with the empty context that a timed step has instead. NVTX
+ranges do not count, because profiled and timed steps both have them. The cost of a page fault is
+measured by touching fresh memory once.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from lstmprof.capture.worker.machine.usage import SELF, difference, usage
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.usage import SELF, difference, usage
 
 #: Repeats of each loop (the median counts), calls per loop, and ranges per loop. In total they take
 #: 20 ms with torch.profiler.
@@ -41,11 +42,12 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """Times in ns in a call that records one event inside another: how an event's cost divides.
+    """The times, in ns, of a call that records an inner event inside an outer event.
 
-    ``before_ns`` lasts from the begin of the outer event to the begin of the inner one,
-    ``inside_ns`` is the inner event, and ``after_ns`` lasts from its end to the end of the outer
-    one. ``range_ns`` is the length of an empty range of the capture.
+    ``before_ns`` lasts from the begin of the outer event to the begin of the inner event,
+    ``inside_ns`` is the length of the inner event, and ``after_ns`` lasts from the end of the inner
+    event to the end of the outer event. ``range_ns`` is the length of an empty range of the
+    capture.
     """
 
     before_ns: float

@@ -30,7 +30,7 @@ from types import CodeType, FrameType
 from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import lstmprof
-from lstmprof.capture.worker.usage import active_ns, this_thread
+from lstmprof.capture.worker.machine.usage import active_ns, this_thread
 
 #: Seconds between two samples. Not a divisor of a round number of milliseconds, so that samples do
 #: not keep pace with periodic work.
@@ -41,12 +41,12 @@ _SWITCH_S = 0.0002
 #: Sampling ends after this many steps or nanoseconds, whichever comes first. Chosen by hand.
 MOST_STEPS, MOST_NS = 50, 500_000_000
 #: With fewer stack samples than this, no source line is reported. Chosen by hand.
-_LEAST_LOOKS = 20
+_LEAST_SAMPLES = 20
 #: A line with a smaller share of the steps' time than this is not reported.
 _LEAST_SHARE = 0.05
-#: Twice the pause, in nanoseconds. The time from a step's last sample to the step's end is added to
-#: the first sample of the next step. It is dropped if the thread was active for longer than this,
-#: because a call kept the GIL.
+#: The time from a step's last sample to the step's end is added to the first sample of the next
+#: step, except if the thread was active in it for more than two pauses (in nanoseconds): then a
+#: call kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
 #: A line without a call counts as waiting if the thread was blocked for at least this share of the
 #: line's time. On a busy machine the thread waits for a CPU in much of the rest. Chosen by hand.
@@ -113,7 +113,7 @@ class LineSampler:
         # wall time and active time of the previous step's end, which no sample counts yet
         self._end_ns = (0, 0)
         self._over = threading.Event()
-        self._looks = 0
+        self._samples = 0
         self._ns = self._collecting_ns = self._collection_ns = 0
         self._spent: Counter[_Stack] = collections.Counter()
         self._active: Counter[_Stack] = collections.Counter()
@@ -121,11 +121,11 @@ class LineSampler:
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
 
     @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
+    def sampling_stacks(self) -> Iterator[None]:
         """Run the sampling thread during the context; restore the interpreter's settings."""
         usual = sys.getswitchinterval()
-        thread = threading.Thread(target=self._look_often, name="lstmprof lines", daemon=True)
-        gc.callbacks.append(self._collects)
+        thread = threading.Thread(target=self._sample_often, name="lstmprof lines", daemon=True)
+        gc.callbacks.append(self._time_collection)
         sys.setswitchinterval(_SWITCH_S)
         thread.start()
         try:
@@ -133,7 +133,7 @@ class LineSampler:
         finally:
             self._over.set()
             sys.setswitchinterval(usual)
-            gc.callbacks.remove(self._collects)
+            gc.callbacks.remove(self._time_collection)
             thread.join()
 
     @contextlib.contextmanager
@@ -158,7 +158,7 @@ class LineSampler:
     def _active_ns(self) -> int:
         return active_ns(self._number) or 0
 
-    def _look_often(self) -> None:
+    def _sample_often(self) -> None:
         own = threading.get_ident()
         while not self._over.wait(_PAUSE_S):
             frames, step, since_ns = sys._current_frames(), self.steps, self._since_ns
@@ -166,7 +166,7 @@ class LineSampler:
             if since_ns is None or frame is None:
                 continue
             self._since_ns = now_ns = time.perf_counter_ns()
-            self._looks += 1
+            self._samples += 1
             stack = self._stack(frame)
             self._spent[stack] += now_ns - since_ns
             for thread, frame in frames.items():
@@ -188,7 +188,7 @@ class LineSampler:
             frame = frame.f_back
         return tuple(stack)
 
-    def _collects(self, phase: str, info: Dict[str, int]) -> None:
+    def _time_collection(self, phase: str, info: Dict[str, int]) -> None:
         if threading.get_ident() != self._thread or self._since_ns is None:
             return
         if phase == "start":
@@ -205,7 +205,7 @@ class LineSampler:
         waits_ns (part of ns in which the thread was blocked; None if unknown), beside (whether the
         line ran in another thread than the steps).
         """
-        if self._looks < _LEAST_LOOKS or not self._ns:
+        if self._samples < _LEAST_SAMPLES or not self._ns:
             return None
         waited: Counter[_Line] = collections.Counter()
         spent = self._lines_of(self._spent, waited)
@@ -279,10 +279,10 @@ def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
 
 
 def _may_wait(line: _Line, is_innermost: bool) -> bool:
-    """Return whether a thread that is blocked at ``line`` surely does not wait for a framework.
+    """Return whether a thread that is blocked at ``line`` waits, but not for a framework.
 
-    If the line calls no Python code, only the name of the called function shows what it does. It
-    may be a compiled function of a framework, which computes in other threads.
+    If ``line`` is innermost, only the name of the called function shows for what it waits. A
+    function with an unknown name may belong to a framework, which computes in other threads.
     """
     if not is_innermost:
         return True
@@ -295,10 +295,10 @@ def _may_wait(line: _Line, is_innermost: bool) -> bool:
 
 
 def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
-    """Return whether ``call``, as ``_call_at`` names it, may belong to a framework.
+    """Return whether the function ``call`` (a name from ``_call_at``) may belong to a framework.
 
-    A method of an unknown object or an unknown function (``.name``) may belong to a framework if
-    the innermost frame calls it, because then no Python code shows where it belongs.
+    ``.name``, a function of an unknown object, may belong to a framework if the innermost frame
+    calls it. Otherwise its own frame shows where it belongs.
     """
     if call is None or call in _VALUES:
         return False
@@ -327,7 +327,7 @@ _OURS = os.path.join(os.path.dirname(os.path.abspath(lstmprof.__file__)), "")
 
 
 def _is_framework(code: CodeType) -> bool:
-    """Return whether code is a framework's, or lstmprof's around calls of a framework."""
+    """Return whether ``code`` belongs to a framework or to lstmprof, which wraps its functions."""
     return _package(code.co_filename) in _FRAMEWORKS or code.co_filename.startswith(_OURS)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 
 from lstmprof import __version__
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.profiling import Profiled, nvtx_ranges
 from lstmprof.capture.worker.timing import Iteration
 
@@ -69,6 +69,9 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
 def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
     """Return the facts about both passes for run.json; ``loss_fell`` is None in forward mode."""
     first, last = passes.rows[0], passes.rows[-1]
+    fell = None
+    if request.mode == "train" and first.loss is not None and last.loss is not None:
+        fell = last.loss < first.loss
     return {
         **passes.cost,
         "iterations": sum(not row.warmup for row in passes.rows),
@@ -78,12 +81,8 @@ def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
         "recording": [passes.profiled.recording] if passes.profiled.recording else None,
         "loss_first": first.loss,
         "loss_last": last.loss,
-        "loss_fell": _fell(first.loss, last.loss) if request.mode == "train" else None,
+        "loss_fell": fell,
     }
-
-
-def _fell(first: Optional[float], last: Optional[float]) -> Optional[bool]:
-    return None if first is None or last is None else last < first
 
 
 def _version(package: str) -> Any:

@@ -177,6 +177,6 @@ class Profiled:
     walls_ns: List[int]
     losses: List[float]
     files: List[str]
-    kernels: Optional[str]  # which kernels ran, in words; None if no operator shows it
+    kernels: Optional[str]  # which kernels ran, in words; None if the profile does not show it
     recording: Optional[Dict[str, Any]] = None  # cost of recording an event (``calibration``)
     shapes: Optional[str] = None  # JSON file with the inputs of the ops of one step, in order

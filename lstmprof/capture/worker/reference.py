@@ -58,7 +58,7 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
 
 
 def lstm_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Return the loss's gradients by W x + b, by U h, by h (apart from U h), and by c."""
+    """Return the loss's gradients with respect to W x + b, U h, h (without U h), and c."""
     i, f, g, o, c, following = saved
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -274,13 +274,13 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
     lengths: Any = batch.lengths
     targets: Any = batch.targets
     for n, (length, target) in enumerate(zip(lengths, targets)):
-        loss, occupancy = _ctc_one(scores[:length, n], np.asarray(target))
+        loss, occupancy = _sequence_ctc(scores[:length, n], np.asarray(target))
         d_outputs[:length, n] = np.exp(scores[:length, n]) - occupancy
         losses.append(loss)
     return float(np.mean(losses)), d_outputs / len(losses)
 
 
-def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
+def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
     """Return −log p(target), and the probability of each class at each time: (time, classes).
 
     These are probabilities given the target. ``scores`` are the log probabilities of one sequence.

@@ -19,7 +19,7 @@ import os
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lstmprof.capture.request import TURN, CaptureRequest
-from lstmprof.capture.worker.usage import (
+from lstmprof.capture.worker.machine.usage import (
     SELF,
     Counts,
     Usage,
@@ -167,7 +167,7 @@ def shared(
     """Run the iterations of ``share``; return their rows.
 
     If ``turn`` is given, it is called to wait for each turn. Turns (see TURN_NS) are numbered from
-    ``first``, equally for all workers that take turns.
+    ``first``; turns that belong together have the same number in all workers.
 
     Raises:
         CaptureError: a loss is not finite.

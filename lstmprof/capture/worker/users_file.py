@@ -108,13 +108,13 @@ class UsersFile:
 
     def refuse_unless_shaped(self, workload: Workload, outputs: Any) -> None:
         """Raise CaptureError if the outputs do not have the shape of ``workload``."""
-        due, words = self._due(workload)
+        expected, words = self._expected_shape(workload)
         shape = getattr(outputs, "shape", None)
-        if shape is None or tuple(shape) != due:
+        if shape is None or tuple(shape) != expected:
             what = "a " + type(outputs).__name__ if shape is None else str(tuple(shape))
             raise CaptureError(
                 "{}: the network returned {}, not outputs {} = {}".format(
-                    self.file.file_name, what, words, due
+                    self.file.file_name, what, words, expected
                 ),
                 self._advice(workload, shape),
             )
@@ -131,7 +131,7 @@ class UsersFile:
         words = "set TIME_MAJOR = {} in the file".format(not self.TIME_MAJOR)
         return words if mistaken else MEND
 
-    def _due(self, workload: Workload) -> Tuple[Tuple[int, ...], str]:
+    def _expected_shape(self, workload: Workload) -> Tuple[Tuple[int, ...], str]:
         if not workload.every_step:
             return (workload.batch, workload.classes), "(batch, classes)"
         if self.TIME_MAJOR:

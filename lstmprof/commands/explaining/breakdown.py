@@ -103,14 +103,14 @@ def command(
         runs = options.runs_of(paths, left_out, *([first.show_early] if shows_steps else []))
         breakdowns = options.broken_down(runs, left_out, step_range, made, look)
         first.check(breakdowns)
-        _tell_what_is_empty(breakdowns, table)
+        _print_how_to_record(breakdowns, table)
         _show(breakdowns, shown, format_, top, profiled=profiled)
         if open_:
             options.open_report(breakdowns, left_out)
     return left_out.code
 
 
-def _tell_what_is_empty(breakdowns: list[Breakdown], table: str | None) -> None:
+def _print_how_to_record(breakdowns: list[Breakdown], table: str | None) -> None:
     """For each run in which ``table`` is empty, print how to record it, if lstmprof knows how."""
     from lstmprof.breakdown.tables import table_of
 

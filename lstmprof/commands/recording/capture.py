@@ -364,7 +364,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Remove the options that choose a Python or package versions from ``options``; return them."""
+    """Take the choice of a Python and of package versions out of ``options``, and return it."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Seconds between lines of progress if stderr is a file or a pipe.
 _PRINT_EVERY_S = 10.0
 #: If more existing runs than this are skipped, their number is printed instead of their names.
-_MOST_KEPT = 8
+_MOST_SKIPPED = 8
 
 
 @click.command(name="ingest")
@@ -45,7 +45,7 @@ _MOST_KEPT = 8
     help="Read on the workers of this dask.distributed scheduler, like tcp://host:8786.",
 )
 @click.option("--force", is_flag=True, help="Overwrite runs of the same name.")
-def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any) -> int:
+def command(profiles: tuple[str, ...], out: str, name: str | None, **flags: Any) -> int:
     """Convert existing profiles to runs.
 
     PROFILES are files, folders, archives or URLs. lstmprof recognises the format by the content:
@@ -68,14 +68,14 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         raise UsageError(
             f"--name needs one profile, got {len(profiles)}", "omit --name, or give one profile"
         )
-    if asked["scheduler"] is not None and asked["jobs"]:
+    if flags["scheduler"] is not None and flags["jobs"]:
         raise UsageError(
             "--jobs has no effect with --scheduler", "omit --jobs; the cluster sets its workers"
         )
     done = Ingested()
     line = _ProgressLine()
     try:
-        with closing(ingest_all(profiles, out, name=name, progress=line.show, **asked)) as results:
+        with closing(ingest_all(profiles, out, name=name, progress=line.show, **flags)) as results:
             for ingested in results:
                 line.clear()
                 _print_runs(ingested)
@@ -85,7 +85,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         is_something = bool(done.runs or done.made_before)
         left_out = options.LeftOut([*done.errors, *done.foreign])
         left_out.print_all("left out:" if is_something else "lstmprof: error:")
-    _tell_kept(done)
+    _print_skipped(done)
     if is_something:
         options.say(f"next: lstmprof diagnose {shlex.quote(str(out))}")
         return left_out.code
@@ -126,11 +126,11 @@ def _print_runs(ingested: Ingested) -> None:
             options.result(f"wrote {run.path} ({event_count(run.path)} events)")
 
 
-def _tell_kept(done: Ingested) -> None:
+def _print_skipped(done: Ingested) -> None:
     """Print which runs were skipped, because they exist and their files are unchanged."""
     from lstmprof.runs.remote import RemoteRun
 
-    if len(done.made_before) > _MOST_KEPT:
+    if len(done.made_before) > _MOST_SKIPPED:
         options.say(
             f"skipped {len(done.made_before)} runs that exist already: their profiles are unchanged"
         )

@@ -85,7 +85,7 @@ def command(
     out: Path | None,
     force: bool,
     format_: str,
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Find the fastest implementation of a network on this machine, and print its code.
 
@@ -105,12 +105,12 @@ def command(
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
     from lstmprof.runs.directory import cache_folder, written_to
 
-    sizes = {name: given.pop(name) for name in workloads.OVERRIDABLE}
+    sizes = {name: flags.pop(name) for name in workloads.OVERRIDABLE}
     shape = None
     if like is not None:
         with options.leaving_out() as left_out:
             shape = shape_of(options.one_broken_down(like, left_out, None))
-    common = request_of(shape, sizes, given, options.say)
+    common = request_of(shape, sizes, flags, options.say)
     place = out or written_to(cache_folder()) / "recommend"
     found_candidates = candidates(plan.chosen(impls), common, place)
     for left in found_candidates.left_out:

@@ -118,7 +118,7 @@ def _is_launcher(word: str) -> bool:
     "typical steps.",
 )
 @click.option("--quiet", is_flag=True, help="Do not print the verdict at the end.")
-def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
+def command(script: tuple[str, ...], module: str | None, out: str, **flags: Any) -> int:
     """Run a training script unchanged, and profile a few of its steps.
 
     lstmprof recognises a step by the calls of a torch optimizer, Keras fit or optax; for other
@@ -146,8 +146,8 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     from lstmprof.runs.directory import check_name, staging
     from lstmprof.runs.run import open_run
 
-    if asked["watch"] and (
-        asked["then"] == STOP or asked["profiler"] != FRAMEWORKS_OWN or asked["compare_with"]
+    if flags["watch"] and (
+        flags["then"] == STOP or flags["profiler"] != FRAMEWORKS_OWN or flags["compare_with"]
     ):
         raise UsageError(
             "--watch cannot be combined with --then stop, --profiler or --compare-with",
@@ -162,21 +162,21 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
         raise UsageError(f"{target}: not a regular file", "give the path of a Python script")
     launched = (Path(word).stem for word in script if word.endswith(".py"))
     launches = module in _LAUNCHERS.values()
-    name = asked.pop("name") or (next(launched, module) if launches else module)
+    name = flags.pop("name") or (next(launched, module) if launches else module)
     name = name or Path(target).stem
-    check_name(Path(out), name, force=asked["force"])
-    if asked["compare_with"] is not None:
-        with border(asked["compare_with"]):
-            asked["compare_with"] = str(open_run(Path(asked["compare_with"])).path.resolve())
+    check_name(Path(out), name, force=flags["force"])
+    if flags["compare_with"] is not None:
+        with border(flags["compare_with"]):
+            flags["compare_with"] = str(open_run(Path(flags["compare_with"])).path.resolve())
     with staging(Path(out)):  # check now, not after a long training, that the folder can be written
         pass
-    asked["python"] = asked["python"] or sys.executable
+    flags["python"] = flags["python"] or sys.executable
     request = ScriptRequest(
         target,
         str(Path(out) / name),
         arguments=list(arguments),
         module=module is not None,
         facts={"command": command_line(["lstmprof", *sys.argv[1:]])},
-        **asked,
+        **flags,
     )
     return run_script(request, lambda line: options.say(f"lstmprof: {line}"))

@@ -46,7 +46,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
         if len(steps) > 1:
             _show_lanes(breakdown, steps)
         for step in steps if len(steps) == 1 else ():
-            _show_step(breakdown, step, _joined(step))
+            _show_step(breakdown, step, _shown_parts(step))
         if top and breakdown.kernels.num_rows:
             tables.show_kernels(breakdown, top)
     show_end(breakdowns)
@@ -100,8 +100,8 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
         show_lanes(title, "where", named, marked=marked)
 
 
-def _joined(step: MeanStep) -> list[Part]:
-    """Return the parts of a step, with small busy parts joined to one, and small idle parts."""
+def _shown_parts(step: MeanStep) -> list[Part]:
+    """Return the parts of a step: large parts, and the sums of small busy and small idle parts."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -136,7 +136,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return a sentence on how many device activities have a launch call and an op; [] if most."""
+    """Return a sentence: how many device activities have a launch call and an op; [] if most do."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -191,7 +191,7 @@ def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
 
 def _show_group(heading: str, breakdowns: list[Breakdown], profiled: bool) -> None:
     lanes = [
-        (_called(label, step, breakdown, alone=len(steps) == 1), step)
+        (_row_name(label, step, breakdown, alone=len(steps) == 1), step)
         for label, breakdown in zip(timings.labels_of(breakdowns), breakdowns, strict=True)
         for steps in [breakdown.steps(profiled=profiled)]
         for step in steps
@@ -203,14 +203,14 @@ def _show_group(heading: str, breakdowns: list[Breakdown], profiled: bool) -> No
     show_lanes(f"{title}: {heading}" if heading else title, "run", lanes)
 
 
-def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) -> str:
+def _row_name(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) -> str:
     where = "" if alone else f", {lane_words(step.rank, step.device)}"
     whole = "" if has_steps(breakdown) else " (whole profile)"
     return f"{label}{where}{whole}"
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table with one step per row, or one profile without ``marked``."""
+    """Return the title of a table with one step per row (``marked``), or one profile per row."""
     clean = all(step.clean for step in steps)
     whose = CLEAN if clean else "step" if marked else "profile"
     return f"time of the {whose} in ms: busy time by part, all idle time, idle time by cause"

@@ -128,7 +128,7 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
 
 
 def waterfall_rows(rows: Sequence[Difference]) -> list[Difference]:
-    """Return the rows that are at least 5 % of the total difference; add the others up in one."""
+    """Return the rows with at least 5 % of the total difference, and one row with all others."""
     least = ADVISED_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
     large = [d for d in rows if abs(d.delta_ns) >= least]
     small = [d for d in rows if abs(d.delta_ns) < least]

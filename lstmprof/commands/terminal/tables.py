@@ -24,7 +24,7 @@ _LONG = ("name", "rule", "op", "within")
 _PARTS = ("category", "part")
 #: The column that a narrow terminal omits.
 _SPARE = "rule"
-#: Unit of a column -> scales (minimum, unit to print, factor, decimals). The first scale is used
+#: Unit of a column -> scales: (minimum, unit to print, factor, decimals). The first scale is used
 #: whose minimum does not exceed the column's largest value.
 _SCALES = {
     "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),

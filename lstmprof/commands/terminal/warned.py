@@ -8,7 +8,7 @@ from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 from lstmprof.numbers import listed
 
-#: If all warnings fit into so many lines, they are printed as sentences; otherwise one line lists
+#: If all warnings fit into this many lines, they are printed as sentences; otherwise one line lists
 #: their kinds.
 _LINES = 3
 _HEAD = "Warning: "

@@ -103,7 +103,7 @@ def verdict(paths: list[str]) -> list[dict[str, Any]]:
 
     found = lstmprof.diagnose(*paths)
     each = found if isinstance(found, Diagnoses) else (found,)
-    verdicts: list[dict[str, Any]] = [one.to_dict()["verdict"] for one in each]
+    verdicts: list[dict[str, Any]] = [diagnosis.to_dict()["verdict"] for diagnosis in each]
     return verdicts
 
 

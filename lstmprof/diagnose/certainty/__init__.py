@@ -45,12 +45,12 @@ from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: lstmprof names a finding as the cause only if it explains at least this share of the difference
-#: between two runs, or of a single run's step. Chosen by hand.
+#: lstmprof names a finding (a kind of time) as the cause only if the finding explains at least this
+#: share of the difference between two runs, or of a single run's step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
-#: Words for the kind of time ``causes.UNKNOWN`` if most of it is time of kernels or ops.
+#: Name of the kind of time ``causes.UNKNOWN`` if kernels or ops take most of this time.
 _UNKNOWN_WORK = "work of an unknown category"
 #: A kind of time without a cause is mentioned if it takes at least this share of the step.
 SMALL_SHARE = 0.01
@@ -113,9 +113,9 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         why = f"{calls}may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
-        lack = _hidden(profile)
+        lack = _hiding_lack(profile)
         if lack is not None:
-            why = _blind(lack, f" of {in_prose(label)}")
+            why = _lack_in_words(lack, f" of {in_prose(label)}")
             return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
     if structure.same:
         return _outcome_of_same_work(fast, slow, findings, ratio, structure)
@@ -187,10 +187,10 @@ def _more(*profiles: StepProfile) -> str:
 def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Return which of ``findings`` is the bottleneck of a single run, or why it is unknown."""
     whole_ns = profile.length_ns
-    hidden = _hidden(profile)
+    hidden = _hiding_lack(profile)
     if hidden is not None:
         largest_part = _longest_op(profile, findings) or _most(findings, "what was recorded")
-        return Outcome("unknown", _blind(hidden) + largest_part)
+        return Outcome("unknown", _lack_in_words(hidden) + largest_part)
     unknown_ns = sum(f.slow_ns for f in findings if f.kind in UNEXPLAINED)
     whole = "the step" if profile.marked else "the profile"
     named = [f for f in findings if _is_cause(f)]
@@ -242,13 +242,13 @@ def _profilers(finding: Finding) -> str:
     )
 
 
-def _hidden(profile: StepProfile) -> Lack | None:
-    """Return the missing data that hide where time went; None if the device was mostly busy."""
+def _hiding_lack(profile: StepProfile) -> Lack | None:
+    """Return the missing data that hide where time went; None if a device was mostly busy."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
 
-def _blind(lack: Lack, whose: str = "") -> str:
+def _lack_in_words(lack: Lack, whose: str = "") -> str:
     return f"the profile{whose} does not show {lack.hides} ({lack.words})"
 
 
@@ -283,7 +283,10 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """Return a clause with the host's longest op if it exceeds all known kinds of time, else ""."""
+    """Return a clause with the host's longest op if it takes longer than each known kind of time.
+
+    The clause is empty otherwise, and if a host was diagnosed.
+    """
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
     longest_ns = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
@@ -350,7 +353,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding about slower calls if no reason in ``EXPLAINS`` explains it, else None."""
+    """Return the finding about slower calls, or None if a reason of ``EXPLAINS`` explains it."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -367,7 +370,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding without a known cause that is more than half of a difference, or None."""
+    """Return the ``UNEXPLAINED`` finding that is over half of the difference, or None."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:

@@ -34,7 +34,7 @@ LEAST_COUNT_FACTOR = 1.5
 #: The verdict on a single run is at most "likely" if the ends of the 95 % interval of its step, or
 #: of its finding, differ by more than this factor. Chosen by hand.
 _ROUGH = 2.0
-#: An interval whose ends differ by more than this factor is not printed: the value is unknown.
+#: An interval whose ends differ by more than this factor is printed as "unknown".
 #: Chosen by hand.
 _MOST_FACTOR = 20.0
 #: Kinds of time that recurrent layers never cause.
@@ -136,7 +136,7 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return name -> calls per step of ops and kernels; of contributors if neither is recorded."""
+    """Return name -> calls per step of ops and kernels, or of contributors if there are none."""
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
     if rows:

@@ -90,7 +90,7 @@ class _Items:
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether the mean time is typical of all items: no outliers, little overlap."""
+        """Return whether all items take about the mean time, and hardly overlap other work."""
         spread = self.spread
         if spread is None:
             return True
@@ -113,9 +113,9 @@ def because(finding: Finding) -> str:
         return _by_largest(finding)
     slow = _items(finding, finding.slow, finding.slow_ns)
     if finding.fast is None:
-        text = _alone(finding, slow)
+        text = _evidence_of_one(finding, slow)
     else:
-        text = _against(finding, slow, _items(finding, finding.fast, finding.fast_ns))
+        text = _evidence_of_two(finding, slow, _items(finding, finding.fast, finding.fast_ns))
     return text or _by_largest(finding)
 
 
@@ -136,9 +136,9 @@ def named(finding: Finding) -> str:
         return f"{causes.KINDS[causes.CAST]}, or copies to the GPU"
     if finding.kind != causes.GEMM:
         return causes.KINDS[finding.kind]
-    taken = _taken(finding.kind, finding.contributors, finding.slow)
-    whole = sum(ns for ns, _ in taken.values())
-    names = [_WORK[noun] for noun, (ns, _) in taken.items() if ns >= _NAMED * whole]
+    spent = _time_by_noun(finding.kind, finding.contributors, finding.slow)
+    whole = sum(ns for ns, _ in spent.values())
+    names = [_WORK[noun] for noun, (ns, _) in spent.items() if ns >= _NAMED * whole]
     return listed(names) or causes.KINDS[finding.kind]
 
 
@@ -207,7 +207,7 @@ def lasting(spread: Spread) -> str:
     return f"{quantity(spread.median_ns, 'ns')} (median; the longest takes {longest})"
 
 
-def _alone(finding: Finding, items: Sequence[_Items]) -> str:
+def _evidence_of_one(finding: Finding, items: Sequence[_Items]) -> str:
     """Return the evidence in a single run: ``52 convolutions per step (1.2 ms each)``, or ""."""
     if not items or sum(i.ns for i in items) < EVIDENCE_SHARE * finding.slow_ns:
         return ""
@@ -230,8 +230,8 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
     return ops.number * usual_ns < _BY_COUNT * ops.ns
 
 
-def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Return the evidence in two runs: the items' number in both, or else their time in both."""
+def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
+    """Return the evidence in two runs: the items' numbers, or else the items' times, or ""."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -247,14 +247,14 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])
-    text = f"{'dispatching ' if first.noun == 'dispatched' else ''}{_taking(slow)}"
-    return _with_baseline(text, _taking(fast, verb=False)) if fast else text
+    text = f"{'dispatching ' if first.noun == 'dispatched' else ''}{_times_in_words(slow)}"
+    return _with_baseline(text, _times_in_words(fast, verb=False)) if fast else text
 
 
 def _without(items: _Items, number: float) -> float:
-    """Return the ns that a step would save with only ``number`` items.
+    """Return the ns that a step would save if it had only ``number`` items.
 
-    If the durations are uneven, assume that the short items would be missing.
+    If the durations are uneven, assume that the step would lack short items.
     """
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
@@ -273,7 +273,7 @@ def _same_number(slow: _Items, fast: _Items) -> str:
     return f"{slow.text} take {here} each (baseline: {there})"
 
 
-def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
+def _times_in_words(items: Sequence[_Items], *, verb: bool = True) -> str:
     """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit short items."""
     least_ns = _LEAST_LISTED_SHARE * sum(item.ns for item in items)
     items = [item for item in items if item.ns >= least_ns]
@@ -312,7 +312,7 @@ def _length(items: _Items) -> str:
 
 
 def _uneven(items: _Items) -> str:
-    """Return the items' durations if a few items, not hidden by other work, take most time."""
+    """Return the items' durations if a few long items, mostly without overlap, distort the mean."""
     spread = items.spread
     few = spread is not None and spread.uneven and _LEAST_OWN_SHARE * spread.longest_ns <= items.ns
     return _length(items) if few else ""
@@ -334,22 +334,22 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
     share = min(1.0, spent_ns / whole) if whole else 0.0
     return [
         _Items(noun, number, ns * share, profile, _library(names))
-        for noun, (ns, names) in _taken(finding.kind, contributors, profile).items()
+        for noun, (ns, names) in _time_by_noun(finding.kind, contributors, profile).items()
         if (number := QUANTITIES[_quantity(noun, profile)].amount(profile))
     ]
 
 
-def _taken(
+def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (ns, op names) of the contributors of a kind of time, longest noun first."""
-    taken: dict[str, tuple[int, set[str]]] = {}
+    """Return noun → (ns, op names) of the contributors, the noun with the most time first."""
+    spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
         if noun is not None:
-            ns, names = taken.get(noun, (0, set()))
-            taken[noun] = (ns + contributor.ns, {*names, str(contributor.name)})
-    return dict(sorted(taken.items(), key=lambda item: -item[1][0]))
+            ns, names = spent.get(noun, (0, set()))
+            spent[noun] = (ns + contributor.ns, {*names, str(contributor.name)})
+    return dict(sorted(spent.items(), key=lambda item: -item[1][0]))
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:

@@ -236,7 +236,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return the facts of the slow run; they decide the kinds of the contributors of both runs."""
+    """Return the slow run's facts, by which the contributors of both runs get their kinds."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

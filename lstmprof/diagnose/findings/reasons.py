@@ -338,7 +338,7 @@ AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Return both profiles; contributors that are slower calls have ``slower`` set.
+    """Return both profiles, with ``slower`` set in the contributors that are slower calls.
 
     If one run does not show how long its script waited, the waits of both scripts count as Python.
     """

@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs between two runs; ``fits``: it may be why the slow run is slower."""
+    """A setting that differs between two runs; ``fits``: the setting may make one run slower."""
 
     setting: str
     slow: str

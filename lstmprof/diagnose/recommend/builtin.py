@@ -17,7 +17,7 @@ from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters, lacks
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.rounds import capture_run
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.diagnose.certainty.pair import CELLS, in_words
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.recommend.shapes import (
@@ -213,7 +213,7 @@ def _is_installed(info: RunInfo) -> bool:
     version = (info.versions or {}).get(info.framework)
     try:
         return str(version).partition("+")[0] == metadata.version(info.framework).partition("+")[0]
-    except metadata.PackageNotFoundError:  # tensorflow-cpu is called otherwise
+    except metadata.PackageNotFoundError:  # the package tensorflow-cpu has another name
         return True
 
 

@@ -146,5 +146,5 @@ def _keras_layers(name: str, w: Workload) -> list[str]:
 
 def _flax_layer(w: Workload) -> str:
     cell = {"lstm": "OptimizedLSTMCell", "gru": "GRUCell"}.get(w.cell, "SimpleCell")
-    one = f"linen.RNN(linen.{cell}({w.hidden}))"
-    return f"linen.Bidirectional({one}, {one})" if w.bidirectional else one
+    layer = f"linen.RNN(linen.{cell}({w.hidden}))"
+    return f"linen.Bidirectional({layer}, {layer})" if w.bidirectional else layer

@@ -16,7 +16,7 @@ from lstmprof.capture.implementation_file import ImplementationFile
 from lstmprof.capture.interpreters import lacks
 from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import MOST_IN_TURNS, captured_runs, span
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import FORMS
@@ -156,8 +156,8 @@ def _looked_at(
         if looks and is_over():
             left.append(LeftOut(request.implementation, "the time limit (--minutes) was reached"))
             continue
-        one = [{name: replace(request, **LOOK)}]
-        looks.update(_captured(one, out, 1, force, progress, left))
+        group = [{name: replace(request, **LOOK)}]
+        looks.update(_captured(group, out, 1, force, progress, left))
     return looks, left
 
 
@@ -189,7 +189,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether a run exists at ``run_path`` that the same code made on such a machine."""
+    """Return whether the same code, on the same kind of machine, made the run at ``run_path``."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info

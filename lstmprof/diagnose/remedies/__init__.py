@@ -218,7 +218,7 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
     """Return the advice for a finding, at most ``MOST`` fixes."""
     rows = (remedy for remedy in TABLE if finding.kind in remedy.kinds)
     advice = (_advice(remedy, finding) for remedy in rows)
-    return tuple(one for one in advice if one is not None)[:MOST]
+    return tuple(a for a in advice if a is not None)[:MOST]
 
 
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
@@ -249,7 +249,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         return None
     saves_ns = None if match.saves_ns is None else min(match.saves_ns, _limit_ns(remedy, finding))
     fast, slow = finding.fast, finding.slow
-    # two unknown implementations count as the same
+    # None is equal to None: two unknown implementations count as one implementation
     alike = fast and (fast.implementation, fast.framework) == (slow.implementation, framework)
     if fast is not None and alike:
         alone = next((f for f in findings(None, fast) if f.kind == finding.kind), None)

@@ -87,7 +87,7 @@ def dataset(f: Finding) -> Match | None:
 )
 def own_input(f: Finding) -> Match | None:
     loaders = (_SINGLE_LOADER, _WORKERS, _NEXT_ELEMENT)
-    if f.slow.implementation in ROWS or any(times_called(f.slow, one) for one in loaders):
+    if f.slow.implementation in ROWS or any(times_called(f.slow, pattern) for pattern in loaders):
         return None
     fix = {
         "torch": "prepare the next batch during the step: a DataLoader with num_workers does that",

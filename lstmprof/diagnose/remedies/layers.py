@@ -54,9 +54,9 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: If there is another way to persistent kernels, lstmprof advises fewer hidden units only for
-#: layers with at most this many units. A larger layer would lose so many units that it would be
-#: another network.
+#: For a layer with more hidden units than this, lstmprof advises fewer hidden units only if no
+#: other change makes cuDNN run persistent kernels: the layer would lose so many units that it would
+#: be another network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
 #: Least number of weight arrays in a layer. If the layer's op makes fewer copies per call, they are
@@ -70,23 +70,23 @@ _MIOPEN = "aten::miopen_rnn"
 class Run:
     """One pass of a cuDNN layer, forward or backward.
 
-    ``asked`` is the algorithm that PyTorch requested. ``seen`` is the algorithm that ran, or None
-    if no kernel shows it.
+    ``requested`` is the algorithm that PyTorch requested. ``seen`` is the algorithm that ran, or
+    None if no kernel shows it.
     """
 
     way: str
-    asked: Choice
+    requested: Choice
     seen: str | None
 
     @property
     def standard(self) -> bool:
         """Return whether the standard algorithm ran, or was requested if no kernel shows it."""
-        return (self.seen or self.asked.algorithm) == STANDARD
+        return (self.seen or self.requested.algorithm) == STANDARD
 
     @property
     def refused(self) -> bool:
         """Return whether standard kernels ran although PyTorch requested persistent kernels."""
-        return self.standard and self.asked.algorithm not in (STANDARD, None)
+        return self.standard and self.requested.algorithm not in (STANDARD, None)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
     seen = f"cuDNN ran its standard kernels in the {ways} pass ({on.words})"
     if refused:
         other = ", or float16, which has persistent kernels" if on.layer.dtype == BFLOAT16 else ""
-        seen += f", although PyTorch requested {refused[0].asked.algorithm}"
+        seen += f", although PyTorch requested {refused[0].requested.algorithm}"
         return Match(seen, layer_ns, fix=f"try another version of cuDNN{other}")
     needs = _needs(runs, on.layer.hidden or 0)
     return Match(seen, layer_ns, fix=f"{_MEET}: {needs}") if needs else None
@@ -198,8 +198,8 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 def _needs(runs: list[Run], hidden: int) -> str:
     """Return the fewest changes with which cuDNN would run persistent kernels; "" if unknown."""
-    large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
-    small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
+    large = [r.needs for run in runs if (r := run.requested.refusal_of(STATIC))]
+    small = [r.needs for run in runs if (r := run.requested.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]
     few = list(dict.fromkeys(need for needs in small for need in needs))
     if few and (hidden <= _FEW_UNITS or not large):

@@ -186,9 +186,9 @@ def _longest_compiled(profile: StepProfile) -> str | None:
         if fact.within:
             spent_ns[fact.within] += fact.ns
     ops = spent_ns.most_common()
-    known = [(op, ns) for op, ns in ops if _change(profile, _function(op)) is not None]
-    if known and known[0][1] >= _EXPLAINS * ops[0][1]:
-        return known[0][0]
+    explained = [(op, ns) for op, ns in ops if _change(profile, _function(op)) is not None]
+    if explained and explained[0][1] >= _EXPLAINS * ops[0][1]:
+        return explained[0][0]
     return ops[0][0] if ops else None
 
 

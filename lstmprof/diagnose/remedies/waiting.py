@@ -39,7 +39,7 @@ from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
 #: lstmprof names reads of values as the cause if the reads take at least this share of the step. It
-#: advises to record Python frames if waits take at least this share. Chosen by hand.
+#: advises recording Python frames if waits take at least this share. Chosen by hand.
 _MUCH = 0.2
 #: Names of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
@@ -74,9 +74,9 @@ _OVERLAP = (
 )
 
 
-def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
+def _blocking_calls_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
     """Return the blocking calls that are inside an op whose name satisfies ``inside``."""
-    return [h for h in f.slow.seen.asked if h.within is not None and inside(h.within)]
+    return [h for h in f.slow.seen.blocking_calls if h.within is not None and inside(h.within)]
 
 
 @Remedy(
@@ -151,7 +151,7 @@ def pageable_copies(f: Finding) -> Match | None:
     if f.kind != causes.SYNC:
         took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
         return Match(f"copies from or to pageable memory take {in_ms(f.slow, took)}", took, fix)
-    waits = total(_asked_in(f, _COPIES.match))
+    waits = total(_blocking_calls_in(f, _COPIES.match))
     seen = f"the host waits {in_ms(f.slow, waits)} for copies from or to pageable memory"
     return Match(seen, waits, fix) if waits else None
 
@@ -194,7 +194,7 @@ def transfers(f: Finding) -> Match | None:
     ),
 )
 def device_synchronised(f: Finding) -> Match | None:
-    calls = [h for h in f.slow.seen.asked if _WHOLE_DEVICE.search(h.name)]
+    calls = [h for h in f.slow.seen.blocking_calls if _WHOLE_DEVICE.search(h.name)]
     times = sum(h.count for h in calls)
     if times < 2:
         return None
@@ -465,7 +465,7 @@ def waits_for_python(f: Finding) -> Match | None:
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
 )
 def sizes_read(f: Finding) -> Match | None:
-    return from_facts(f, _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}")
+    return from_facts(f, _blocking_calls_in(f, SIZED_BY_DATA.match), "{within} waits {times}")
 
 
 @Remedy(

@@ -129,7 +129,7 @@ def flops(rows: Iterable[Cost], category: str | None = None) -> int:
 
 def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
     rows, tokens = w.batch * w.time_steps, 0
-    if w.data:  # assume one token, because the user's data file may be gone
+    if w.data:  # assume one distinct token, because the user's data file may be gone
         tokens = 1
     elif w.variable_length or w.vocabulary:  # the data is drawn only if it matters
         batch: Any = workloads.batch(w, seed)
@@ -162,7 +162,7 @@ def _layer(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
 
 
 def _gemm(part: str, work: str, layer: int | None, sums: int, moved_bytes: int) -> Cost:
-    """Return a matmul with ``sums`` multiplications and as many additions."""
+    """Return the cost of a matmul with ``sums`` multiplications and as many additions."""
     return Cost(part, work, "gemm", layer, 2 * sums, moved_bytes)
 
 

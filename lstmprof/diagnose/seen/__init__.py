@@ -42,7 +42,7 @@ class Seen:
     gaps: Gaps | None = None
     loading: tuple[Fact, ...] = ()
     steps_before: int = 0
-    asked: tuple[Fact, ...] = ()
+    blocking_calls: tuple[Fact, ...] = ()
     read: tuple[Fact, ...] = ()
     queued: tuple[Fact, ...] = ()
     run_dry: tuple[Fact, ...] = ()
@@ -86,7 +86,14 @@ class Seen:
 
 
 FACTS: tuple[Callable[[Lane], Any], ...] = (
-    *(waits.gaps, waits.asked, waits.read, waits.queued, waits.run_dry, waits.later_allocs),
+    *(
+        waits.gaps,
+        waits.blocking_calls,
+        waits.read,
+        waits.queued,
+        waits.run_dry,
+        waits.later_allocs,
+    ),
     *(
         waits.graph,
         waits.captured,

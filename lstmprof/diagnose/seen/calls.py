@@ -37,7 +37,7 @@ _FIRST_TRACE = re.compile(r"traced-\w+ #1")
 #: traced for the first time. Two are not enough, because some programs define two functions of one
 #: name.
 _NEW = 3
-#: Operators that fetch the input of a step; they cannot be moved into a tf.function.
+#: Operators that fetch the input of a step; a tf.function cannot contain these operators.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
 
 
@@ -78,8 +78,8 @@ def eager(lane: Lane) -> tuple[Fact, ...]:
 def called(lane: Lane) -> tuple[Fact, ...]:
     """Return the host time of calls of JAX programs and of TensorFlow's eager ops and functions.
 
-    The time is the dispatch and Python inside each call, and since the end of the previous call. A
-    gap between two calls does not count if it is longer than ``UNUSUAL`` times the median gap.
+    A call's time is the dispatch and Python inside the call, and in the gap since the previous
+    call. A gap does not count if it is longer than ``UNUSUAL`` times the median gap.
     """
     events = lane.events
     calls = lane.events_named(PROGRAM.fullmatch) | lane.events_named(EAGER.fullmatch)

@@ -44,7 +44,7 @@ _FRAMES = re.compile(
 _OTHERS = re.compile(
     rf"\b(?:{_FUNCTIONS})\b|\(dynamo_timed\)|triton.*\b(_do_)?compile\b"
     r"|tf\.function-graph_building|(?i:xlacompile|jit_compile|backend_?compile(?!d|r))"
-    # their builders, nvFuser, and the drivers' own compilers
+    # functions called Compile, nvFuser, and the drivers' own compilers
     r"|::[cC]ompile(?![dr])\w*|(?i:compileandrun|nvrtc|hiprtc|amd_comgr|nvptxcompiler)"
     r"|(?i:miopen).*(?i:compile|buildprogram)|\bcuLink(Create|Add|Complete)"
 )
@@ -124,11 +124,13 @@ class Preparing:
     def holds(self, attributed: Attributed) -> Flags:
         """Return a mask of the intervals that belong to the input.
 
-        On a host, time of the thread that runs the step counts, and time of TensorFlow's op
-        ``NEXT_OP`` on any thread while no op computes. A device waits for the input while the
-        thread that runs the step, or the thread that launches next, prepares the input. If nothing
-        was recorded of this thread, a preparation on any launching thread counts, and TensorFlow's
-        op ``NEXT_OP`` on any thread. Copies that the preparation launched belong to the input.
+        On a host: intervals in which the thread of the step prepares the input; also intervals
+        without a computing op in which TensorFlow's op ``NEXT_OP`` runs on any thread.
+
+        On a device: idle intervals and copies while the thread of the step prepares the input; also
+        idle intervals for which a preparing event is responsible, and copies that it launched; also
+        idle intervals without a host event while a launching thread prepares the input, or while
+        ``NEXT_OP`` runs on any thread.
         """
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
@@ -280,9 +282,9 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the ``chosen`` event that it is, or that contains or launched it.
+    """Return for each event the ``chosen`` event that contains the event, or its launch call.
 
-    The value is ``NONE`` for events without such an event.
+    A chosen event contains itself. The value is ``NONE`` if there is no such event.
     """
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():

@@ -208,10 +208,10 @@ class Lane:
 
 
 def median(values: Ints) -> int:
-    """Return the median; of two middle values, the lower one."""
+    """Return the median: the lower of the two middle values if their number is even."""
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
 def upper_median(values: Ints) -> int:
-    """Return the median; of two middle values, the upper one."""
+    """Return the median: the upper of the two middle values if their number is even."""
     return int(np.sort(values)[len(values) // 2])

@@ -359,10 +359,12 @@ def asked_between(lane: Lane) -> float:
 
 def _is_broadcast(shapes: str) -> bool:
     """Return whether an op's inputs include a matrix, and a vector as long as the matrix's rows."""
-    listed = [one for one in recorded_inputs(shapes) if isinstance(one, list)]
+    inputs = [shape for shape in recorded_inputs(shapes) if isinstance(shape, list)]
     try:
-        matrices = {one[-1] for one in listed if len(one) == 2 and one[0] != 1}
-        vectors = {one[-1] for one in listed if len(one) == 1 or (len(one) == 2 and one[0] == 1)}
+        matrices = {shape[-1] for shape in inputs if len(shape) == 2 and shape[0] != 1}
+        vectors = {
+            shape[-1] for shape in inputs if len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)
+        }
     except (TypeError, IndexError):
         return False
     return bool((matrices & vectors) - {1})

@@ -89,7 +89,7 @@ def blocking_launches(lane: Lane) -> float:
     return 0.0 if few else len(kernels) / lane.steps
 
 
-def asked(lane: Lane) -> tuple[Fact, ...]:
+def blocking_calls(lane: Lane) -> tuple[Fact, ...]:
     """Return the blocking calls during which the lane waits.
 
     ``within`` is the op, range or Python function around the call.

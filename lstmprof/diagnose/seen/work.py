@@ -116,7 +116,7 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
             key = rows, width
             looked_up[key] = looked_up.get(key, 0) + int(times) * prod(ids)
     multiplies = ops & events.is_one_of("category", "gemm") & (codes != NONE)
-    multiplied = [one for code in np.unique(codes[multiplies]) for one in inputs[code]]
+    multiplied = [entry for code in np.unique(codes[multiplies]) for entry in inputs[code]]
     tables = []
     for (rows, width), number in looked_up.items():
         if [rows, width] in multiplied or [width, rows] in multiplied:
@@ -319,8 +319,8 @@ def slowing(lane: Lane) -> Slow | None:
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None
     slow = [*_slow_products(lane), *_slow_layers(lane)]
-    most = max(slow, key=lambda one: one.ns, default=None)
-    return most and replace(most, ns=sum(one.ns for one in slow))
+    most = max(slow, key=lambda calls: calls.ns, default=None)
+    return most and replace(most, ns=sum(calls.ns for calls in slow))
 
 
 def _slow_products(lane: Lane) -> list[Slow]:

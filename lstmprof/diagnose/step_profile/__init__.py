@@ -281,7 +281,7 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
-        lacks=tuple(  # those that hide where the time goes come first
+        lacks=tuple(  # lacks that hide where the time goes come first
             sorted(
                 (*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)),
                 key=lambda lack: not lack.blinds,
@@ -292,7 +292,7 @@ def step_profile_of(
 
 
 def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) -> Meanwhile | None:
-    """Return what ``late`` did (in its intervals ``own``) while other ranks waited for it."""
+    """Return what ``late`` did while other ranks waited for it; ``own`` are its intervals."""
     rank, device = late
     events = breakdown.events_of_rank(rank)
     if own is None:

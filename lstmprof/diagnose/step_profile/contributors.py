@@ -181,7 +181,7 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return a mask of the time intervals whose event ``row`` is in the mask ``rows``."""
+    """Return for each interval whether the mask ``rows`` contains its event (``row``)."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 

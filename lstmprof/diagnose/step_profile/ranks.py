@@ -201,8 +201,8 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
         steps=compared_steps(rows, compared, breakdown.windows),
     )
     if not compared:
-        return replace(facts, reason=_unlike(breakdown, rows))
-    straggler = _judged(compared, matters_ns, facts)
+        return replace(facts, reason=_why_not_compared(breakdown, rows))
+    straggler = _with_late_rank(compared, matters_ns, facts)
     if straggler.state == FOUND:
         straggler = replace(straggler, excess=_excess(breakdown, straggler.rank_device, matters_ns))
     steps = {row["step"] for row in compared}
@@ -252,7 +252,7 @@ def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess
     return None if most is None or more[most] < matters_ns else Excess(*most, more[most])
 
 
-def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
+def _why_not_compared(breakdown: Breakdown, rows: _Rows) -> str:
     """Return the reason why no collectives of the ranks can be compared."""
     if not rows:
         return "the profile has no collectives"
@@ -260,15 +260,15 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
     if len(rank_devices) < 2:
         job = world_size(breakdown.run.info) or 1
         only = f"only {lane_words(*rank_devices[0])} has collectives in the profile"
-        one = f"the profile has 1 of {job} ranks; give the folder with all ranks"
-        return one if job > 1 else only
+        incomplete = f"the profile has 1 of {job} ranks; give the folder with all ranks"
+        return incomplete if job > 1 else only
     steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in rank_devices]
     common = set.intersection(*steps)
     if not common:
         return "no step was profiled on all ranks"
     unmatched = [r for r in rows if r["collective"] is None and r["step"] in common]
     if len(unmatched) == len(rows):
-        return _other_number(unmatched, rows, rank_devices)
+        return _unequal_numbers(unmatched, rows, rank_devices)
     skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
     return (
         f"the ends of a collective on different ranks are up to {milliseconds(skew_ns)} ms apart, "
@@ -276,7 +276,7 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
     )
 
 
-def _other_number(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankDevice]) -> str:
+def _unequal_numbers(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankDevice]) -> str:
     first = min(unmatched, key=lambda row: (row["step"] or 0, row["name"]))
     name, step = first["name"], first["step"]
     counts = Counter(_rank_device(r) for r in rows if r["name"] == name and r["step"] == step)
@@ -291,8 +291,8 @@ def _other_number(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankDevi
     )
 
 
-def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Return ``facts`` completed with the late rank and with the waits of all ranks.
+def _with_late_rank(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
+    """Return ``facts`` with the waits of all ranks, and with the late rank or why none is late.
 
     ``rows`` are the rows of the collectives that all ranks have in common. Waits below
     ``matters_ns`` per step are ignored.

@@ -374,7 +374,7 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
-    """Return the kind of time of ``named``; ``waiting for the host`` if its other waits are long.
+    """Return the kind of ``named``, or ``waiting for the host`` if the other ``waits`` are long.
 
     ``waits`` are all waits for the host, including ``named`` (see ``_OTHER_WAITS``).
     """
@@ -456,7 +456,7 @@ def line_of(finding: Finding) -> str:
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
-            ns = line.ns or ns  # a busy machine lengthens a line's share, except for sleeps
+            ns = line.ns or ns  # on a busy machine, all lines take longer, except sleeps
         if finding.kind == causes.WAITING:
             ns = line.waits_ns or 0
         if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):

@@ -67,7 +67,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
         WAITING,
         " ".join(_ONE_CALL_FRAMEWORKS),
         r"FutexWaiter|pthread_cond_(?:timed)?wait|sem_(?:timed|clock)?wait|WaitForWork|PosixSem",
-        "waits for another thread, which has samples of its own",
+        "waits for another thread, which is sampled, too",
     ),
     # Ops.
     _rule(BY_OP, "torch", r"^at::_ops::(?P<op>\w+)::call\b", "PyTorch's op"),
@@ -84,7 +84,9 @@ FRAME_RULES: tuple[FrameRule, ...] = (
     _kernel("gemm", r"\w*MatMul\w*", "GEMM"),
     _kernel("softmax_loss", r"\w*(?:Softmax|Xent)\w*", "softmax or its loss"),
     _kernel("optimizer", r"(?:Sparse)?Apply\w+", "optimizer's fused update"),
-    _kernel("reduction", r"ReductionOp|Arg(?:Max|Min)Op|BiasGradOp|\w*Cum\w+", "many to one"),
+    _kernel(
+        "reduction", r"ReductionOp|Arg(?:Max|Min)Op|BiasGradOp|\w*Cum\w+", "many elements to one"
+    ),
     _kernel("embedding", r"Gather\w*", "table look-up"),
     _kernel("rng", r"\w*Random\w*", "RNG"),
     _kernel("cast", r"\w*CastOp\w*", "the element type changes"),
@@ -94,7 +96,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
         r"List\w*|(?:Read|Assign)\w*VariableOp|\w*(?:Switch|Merge|Enter|Exit|NextIteration)Op"
         r"|\w*Call\w*|\w*(?:While|If)Op|(?:Reshape|Shape|Size|Rank|ExpandDims|Squeeze|Identity|Const"
         r"ant|NoOp|Range|Arg|Retval|BCastGradArgs|BCastArgs|Stack\w*|ConcatOffset)\w*",
-        "routes tensors, keeps books",
+        "control flow, variables or shapes",
     ),
     _kernel(
         "layout",
@@ -102,10 +104,12 @@ FRAME_RULES: tuple[FrameRule, ...] = (
         r"|TensorList\w+|\w*Copy\w*",
         "elements move and do not change",
     ),
-    _kernel("pointwise", r"AddN\w*|BiasOp|Fill\w*|\w*Like\w*|Select\w*|\w*Relu\w*", "each element"),
-    _kernel("other", r"\w+", "an op of no rule above"),
-    _rule("gemm", "jax", r"\bynn::|\bslinky::|YnnFusionThunk", "XNNPACK's products in XLA"),
-    _rule("gemm", "jax", r"\bxla::cpu::(?:\w*Dot\w*|OneDnnOp\w*)::", "XLA's product"),
+    _kernel(
+        "pointwise", r"AddN\w*|BiasOp|Fill\w*|\w*Like\w*|Select\w*|\w*Relu\w*", "element by element"
+    ),
+    _kernel("other", r"\w+", "an op that no other rule matches"),
+    _rule("gemm", "jax", r"\bynn::|\bslinky::|YnnFusionThunk", "XNNPACK's matmuls in XLA"),
+    _rule("gemm", "jax", r"\bxla::cpu::(?:\w*Dot\w*|OneDnnOp\w*)::", "XLA's matmul"),
     _rule("layout", "jax", r"\bxla::cpu::CopyThunk::", "XLA's copy"),
     _rule("reduction", "jax", r"\bxla::cpu::(?:Sort|TopK)Thunk::", "XLA's sort"),
     _rule(COMPILED, "jax", r"\bxla::cpu::(?:internal::)?Kernel(?:Thunk)?\b", "XLA's fusion"),
@@ -115,17 +119,17 @@ FRAME_RULES: tuple[FrameRule, ...] = (
         "gemm",
         "",
         r"(?i)^mkl_\w*(?:gemm|gemv)|^cblas_|^\w?gem[mv]_|openblas|^jit_brgemm|jit_\w*matmul",
-        "a product of MKL, oneDNN or OpenBLAS",
+        "a matmul of MKL, oneDNN or OpenBLAS",
     ),
     _rule(
         "rnn",
         "torch",
         r"^jit_\w+|^direct_copy_kernel_t|\bdnnl::",
-        "of oneDNN's other code PyTorch's float32 runs its recurrent layers alone",
+        "oneDNN's other code, which PyTorch runs in float32 for recurrent layers only",
     ),
     _rule("layout", "tensorflow jax", r"^jit_\w*reorder", "oneDNN's reordering"),
     _rule("gemm", "tensorflow jax", r"^jit_\w*gem[mv]|^jit_\w*copy_[ab]|\bdnnl::", "oneDNN's GEMM"),
-    _rule("gemm", "tensorflow jax", r"TensorContraction|gebp_kernel", "Eigen's product"),
+    _rule("gemm", "tensorflow jax", r"TensorContraction|gebp_kernel", "Eigen's matmul"),
     _rule("pointwise", "", r"^mkl_vml_|^vm[sd][A-Z]|^Sleef_", "a vector function"),
     # Generated code without a name.
     _rule(COMPILED, "jax", r"^0x[0-9a-f]+ \((?:\?|[^()]*perf-\d+\.map)\)", "XLA's fusion"),
@@ -165,7 +169,7 @@ _STEP = re.compile(r"^(?:\w+\.)?step \(lstmprof/capture/worker/loops/\w+\.py:\d+
 _OPTIMIZER = re.compile(r"\(torch/optim/")
 #: Stacks of these parts inside torch.optim count as ``optimizer``, as in ``categories``.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "layout", "other")
-_NO_RULE = "no rule knows a frame of it"
+_NO_RULE = "no rule matches a frame of the stack"
 
 
 @dataclass(frozen=True)

@@ -276,9 +276,9 @@ def _add_counters(
 def _add_recorded(
     packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
 ) -> None:
-    """Add the profile's counters; if ``span`` is given, only the values inside it.
+    """Add the profile's counters; if ``span`` is given, only the values inside ``span``.
 
-    At the start of ``span``, each counter has its last value before.
+    At the start of ``span``, each counter gets its last value from before ``span``.
     """
     track_of: dict[Series, int] = {}
     before: dict[Series, float] = {}
@@ -303,7 +303,7 @@ def _add_recorded(
 
 @dataclass
 class _PartInterval:
-    """A time interval of the ledger with one label, which may go on in the next batch."""
+    """A time interval of the ledger with one label; the next batch may continue the interval."""
 
     window: Window
     label: Label

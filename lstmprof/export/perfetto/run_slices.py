@@ -190,7 +190,7 @@ PARTS, LEAST_PART_NS = 1000, 10_000
 
 @dataclass(frozen=True)
 class CounterSamples:
-    """The values of one counter of a device, each from its time in ``at_ns`` on."""
+    """The values of one counter of a device; each value is valid from its time in ``at_ns`` on."""
 
     name: str
     unit: str
@@ -202,8 +202,8 @@ class CounterSamples:
 class DeviceRows:
     """Arrays with one entry per activity of a device.
 
-    ``launched`` tells whether the activity's launch is known, and ``returned_ns`` when the launch
-    call returned.
+    ``launched`` is True if the activity's launch call is known; ``returned_ns`` is the time at
+    which this call returned.
     """
 
     rank: int | None
@@ -248,7 +248,7 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
-    """Return (times, number of activities from then on that are enqueued and have not ended)."""
+    """Return (times, number of enqueued activities that have not ended, from each time on)."""
     enqueued = rows.returned_ns[rows.launched]
     done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
@@ -260,7 +260,7 @@ _MOST_BYTES_PER_NS = 1e6
 
 
 def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return (times, summed bandwidth in GB/s of the copies that run from then on)."""
+    """Return (times, summed bandwidth in GB/s of the running copies, from each time on)."""
     plausible = (rows.copied_bytes > 0) & (rows.end_ns > rows.start_ns)
     plausible &= rows.copied_bytes < _MOST_BYTES_PER_NS * (rows.end_ns - rows.start_ns).astype(
         np.float64
@@ -283,7 +283,7 @@ def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Return (times of change, sum of the ``amounts`` of the intervals that contain the time)."""
+    """Return (times, sum of the ``amounts`` of the intervals that contain each time)."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

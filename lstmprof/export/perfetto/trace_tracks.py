@@ -118,7 +118,7 @@ class Packets:
     def track(
         self, name: str = "", parent: int = 0, *, rank: int | None = None, more: bytes = b""
     ) -> int:
-        """Return a new track; ``rank`` is its order in its parent, ``more`` are other fields."""
+        """Return a new track; ``rank`` is its position in ``parent``, ``more`` are other fields."""
         self._tracks += 1
         content = number(1, self._tracks) + (text(2, name) if name else b"")
         content += number(5, parent) if parent else b""
@@ -137,7 +137,7 @@ class Packets:
         return self.track(more=message(4, thread) + more)
 
     def group(self, name: str, parent: int, rank: int) -> int:
-        """Return a new track that contains tracks; ``rank`` is its order in its parent."""
+        """Return a new track for further tracks; ``rank`` is its position in ``parent``."""
         return self.track(name, parent, rank=rank, more=number(11, _EXPLICIT))
 
     def counter(self, name: str, unit: str, parent: int, rank: int, more: bytes = b"") -> int:
@@ -211,12 +211,12 @@ _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 _FIRST_FREE_ID = 2**30
 #: Order of the tracks of a process; device n has ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
-#: Largest device number by which the tracks of devices are sorted.
+#: Tracks of devices are sorted by the devices' numbers, up to this number.
 _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track, to which slices are added by start, the longest first.
+    """A track; slices must be added in the order of their starts, and longer slices first.
 
     Slices that overlap without nesting go to further tracks of the same name.
     """
@@ -282,7 +282,7 @@ class Tracks:
         number, process = self._process(rank, pid)
         numbered = "thread" if tid is None else f"thread {tid}"
         name = shown_name(self._info.thread_names(rank).get(str(tid), "")) or numbered
-        more = _whose(Where(rank, pid, tid, thread=True))
+        more = _description(Where(rank, pid, tid, thread=True))
         if repeat:
             return self._packets.track(f"{name}: what overlaps", process, more=more)
         return self._packets.thread(number, self._packets.id(tid, number), name, more)
@@ -297,7 +297,7 @@ class Tracks:
             name = "stream ?" if stream is None else f"stream {stream}"
             group = self._device(rank, device)
             rank_ = 2 if stream is None else 2 + min(max(stream, 0), _FIRST_FREE_ID)
-            whose = b"" if rank is None else _whose(Where(rank))
+            whose = b"" if rank is None else _description(Where(rank))
             title = f"{name}: {kind}" if kind else name
             return self._packets.track(title, group, rank=rank_, more=whose)
 
@@ -354,10 +354,10 @@ class Tracks:
         )
         if series.device is not None:
             group = self._device(series.rank, series.device)
-            return self._packets.counter(name, unit, group, 1, _whose(owner))
+            return self._packets.counter(name, unit, group, 1, _description(owner))
         pid = self._main.get(series.rank) if series.pid is None else series.pid
         process = self._process(series.rank, pid)[1]
-        return self._packets.counter(name, unit, process, _STEPS, _whose(owner))
+        return self._packets.counter(name, unit, process, _STEPS, _description(owner))
 
     def _rank_track(self, rank: int | None, name: str, order: int) -> Track:
         def new(repeat: int) -> int:
@@ -394,6 +394,6 @@ class Tracks:
         return self._processes[key]
 
 
-def _whose(where: Where) -> bytes:
+def _description(where: Where) -> bytes:
     """Return the encoded description of a track, which ``formats.perfetto`` parses again."""
     return description(msgspec.json.encode(where).decode())

@@ -292,7 +292,7 @@ class _Seeker:
         self.cudnn, self.space = cudnn, space
         self.described = {"mDesc": cudnn.created("TensorDescriptor")}
         self.described["bDesc"] = cudnn.created("TensorDescriptor")
-        self.asked = {
+        self.query = {
             "handle": handle,
             "rnnDesc": rnn,
             "weightSpaceSize": space.bytes,
@@ -321,7 +321,7 @@ class _Seeker:
             linLayerID=number,
             mAddr=ctypes.byref(matrix),
             bAddr=ctypes.byref(bias),
-            **self.asked,
+            **self.query,
             **self.described,
         )
         sizes = [self.cudnn.tensor_size(self.described[name]) for name in ("mDesc", "bDesc")]

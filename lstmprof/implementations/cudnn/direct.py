@@ -78,8 +78,8 @@ class Network:
         return Buffer(self.cudnn.runtime, shape, dtype)
 
     def _weights_size(self) -> int:
-        asked = {"handle": self.handle, "rnnDesc": self.rnn}
-        size = self.cudnn.read_size("cudnnGetRNNWeightSpaceSize", "weightSpaceSize", asked)
+        query = {"handle": self.handle, "rnnDesc": self.rnn}
+        size = self.cudnn.read_size("cudnnGetRNNWeightSpaceSize", "weightSpaceSize", query)
         return -(-size // 4)
 
     def _arguments(self, training: bool) -> Dict[str, Any]:
@@ -106,7 +106,7 @@ class Network:
             "dweightSpace": self.gradients.address,
         }
         work, reserve = self._spaces(arguments)
-        self.held = lengths, work, reserve
+        self.buffers = lengths, work, reserve
         return dict(
             arguments,
             **{"workSpaceSize": work.bytes, "workSpace": work.address},

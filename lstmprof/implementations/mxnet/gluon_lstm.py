@@ -9,8 +9,7 @@
 In every step, MXNet concatenates all weights to one vector (``_rnn_param_concat``), the input of
 the operator. On a CPU, oneDNN computes the layer if MXNet was built with oneDNN; otherwise MXNet's
 own loop computes it. ``cell="gru"`` is gluon.rnn.GRU (gates r z n, the reset gate after the
-matmul),
-``cell="rnn"`` is gluon.rnn.RNN with tanh.
+matmul), ``cell="rnn"`` is gluon.rnn.RNN with tanh.
 Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
 """
 

@@ -154,12 +154,12 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
-    found = {}
+    arrays_by_name = {}
     for shared, parts in _own_names(module).items():
         gates = []
         for name, _, gate in parts:
             array = np.asarray(arrays[name])
             rows = array if shared == "embedding" else array.T
             gates.append(-rows if gate in NEGATED else rows)
-        found[shared] = np.concatenate(gates)
-    return found
+        arrays_by_name[shared] = np.concatenate(gates)
+    return arrays_by_name

@@ -1,9 +1,9 @@
 """theano-scan: the LSTM written by hand under theano.scan.
 
 The network is the same as in ``implementations._scan``: equations, gate order (i f g o, one bias)
-and layout; time-major. Theano moves elementwise operators that do not depend on
-earlier time steps out of a Scan, but not the matmul with the inputs. Source: the documentation of
-theano.scan 1.0; theano/scan_module/scan_opt.py (PushOutSeqScan).
+and layout; time-major. Theano moves elementwise operators that do not depend on earlier time steps
+out of a Scan, but not the matmul with the inputs. Source: the documentation of theano.scan 1.0;
+theano/scan_module/scan_opt.py (PushOutSeqScan).
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def sentence(rows: Rows) -> str:
     latest = max(late, key=lambda lane: late[lane] / of[lane])
     mean_ms = milliseconds(late[latest] / of[latest], 3)
     return (
-        f"{drawing.begun(latest)} arrives latest: {mean_ms} ms after the first rank on average, "
-        f"and last in {count(last[latest])} of {count(of[latest])} collectives."
+        f"{latest[:1].upper()}{latest[1:]} arrives latest: {mean_ms} ms after the first rank on "
+        f"average, and last in {count(last[latest])} of {count(of[latest])} collectives."
     )
 
 

@@ -70,7 +70,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _pieces(rows: Rows) -> Iterator[Row]:
-    """Yield the pieces of a run's bar; casts under ``LEAST_SHARE`` are joined into one piece."""
+    """Yield the pieces of a run's bar; all casts under ``LEAST_SHARE`` together are one piece."""
     small = [row for row in rows if (row["share"] or 0.0) < LEAST_SHARE]
     for row in rows:
         if row not in small:

@@ -35,7 +35,8 @@ def figures(report: Report) -> list[Figure]:
 def sentence(rows: Rows, diagnosed: str = "") -> str:
     """Return sentences about the work and the communication of the ranks.
 
-    They have the times of the ``diagnosed`` rank, and name the ranks with the longest times.
+    The sentences have the times of the rank ``diagnosed``, and name the ranks with the longest
+    times.
     """
     work, communication = Counter[str](), Counter[str]()
     for row in rows:

@@ -57,9 +57,9 @@ def sentence(rows: Rows) -> str:
     )
 
 
-def _overlap(one: Row, other: Row) -> bool:
+def _overlap(first: Row, second: Row) -> bool:
     """Return whether the 95 % intervals of two runs overlap; False if an interval is unknown."""
-    ends = [(row["low_ns"], row["high_ns"]) for row in (one, other)]
+    ends = [(row["low_ns"], row["high_ns"]) for row in (first, second)]
     if any(end is None for pair in ends for end in pair):
         return False
     return bool(max(low for low, _ in ends) <= min(high for _, high in ends))

@@ -106,7 +106,7 @@ def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
 
 
 def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
-    """Return the warnings of all diagnoses, each text once; a single run's begin with its label."""
+    """Return the warnings of all diagnoses, each text once; single runs' begin with their label."""
     texts = (
         f"{d.slow.label}: {text}" if d.fast is None else text
         for d in diagnoses

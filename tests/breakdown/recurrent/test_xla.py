@@ -51,6 +51,22 @@ def test_loops_of_one_path_are_one_stack() -> None:
     assert known(layer, *NETWORK) == (9, 6, 10, 16, 2, 2, 36)
 
 
+def test_the_body_of_a_while_may_run_after_its_event() -> None:
+    rows = [*loop(0, 1, 10), *loop(100, 2, 10, "jit(step)/jvp(decoder)/while")]
+    for each in (0, len(rows) // 2):  # the events of the loops end in their second time step
+        rows[each] = {**rows[each], "dur_ns": 15}
+    (layer,) = layers_of(rows)
+    assert known(layer, *NETWORK, "calls") == (9, 6, 10, 16, 1, 1, 9, 2)
+    assert layer["forward_ns"] == 88  # to the end of the last tanh
+
+
+def test_ops_that_are_moved_out_of_the_next_loop_are_no_part_of_a_loop() -> None:
+    moved = row("op", "copy.9", 95, 99, op_name=f"{FORWARD}/body/copy", **HOST)
+    (layer,) = layers_of([*loop(0, 1, 10), moved, *loop(100, 2, 16)])
+    assert known(layer, *NETWORK, "forward_ns") == (9, 6, 10, 16, 2, 1, 18, 190)
+    assert layer["ops_per_time_step"] == 6  # of both layers
+
+
 def test_both_directions_of_one_layer_are_told_by_what_reads_them() -> None:
     rows = [*loop(0, 1, 10), *loop(100, 2, 10)]
     rows.append(product("dot.9", "jit(step)/jvp(forward)/dot", 300, [6, 32], [32, 5], **HOST))

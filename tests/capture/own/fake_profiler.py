@@ -28,7 +28,7 @@ class FakeProfiler(Profiler):
     profiler = "fake"
 
     def __init__(self, shapes_s: float | None = None) -> None:
-        self.tells_shapes, self.shapes_s = shapes_s is not None, shapes_s or 0
+        self.can_record_shapes, self.shapes_s = shapes_s is not None, shapes_s or 0
         self.sessions: list[bool] = []  # whether each is with shapes
         self.calls: list[str] = []
         self.events = Recorded()
@@ -69,7 +69,7 @@ class FakeProfiler(Profiler):
 
     def op(self) -> None:
         """An operator that computes, later where its shapes are recorded."""
-        if self.tells_shapes:
+        if self.can_record_shapes:
             self.now_ns += round(1e9 * (2e-3 + (self.shapes_s if self.with_shapes else 0)))
         began = time.perf_counter()
         self._event("cpu_op", "aten::mm", began, began + 1e-5)

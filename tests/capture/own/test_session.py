@@ -246,7 +246,7 @@ def test_what_ended_a_training_too_early_is_told_with_all_steps_that_it_had(
 
     def program() -> None:
         with session(tmp_path / "mine", lines) as p:
-            p.found_by = 6
+            p.observed = 6
             list(train(p, 3))
             raise KeyError
 

@@ -408,6 +408,24 @@ def test_a_character_model_without_jit_is_told_so_first(tmp_path: Path) -> None:
     assert "jax.jit" in named(tmp_path, "flax_characters")["remedies"][0]["fix"]
 
 
+def test_a_decoder_that_draws_its_inputs_is_a_second_loop(tmp_path: Path) -> None:
+    """XLA's event of the decoder's loop may end before the loop, which draws in an inner loop."""
+    pytest.importorskip("flax")
+    pytest.importorskip("optax")
+    path = PROGRAMS / "flax_answers.py"
+    plan = ("--timed", 4, "--warmup", 1, "--then", "stop", "--quiet")
+    ended = ran(tmp_path, "run", path, *plan, "--", 60)
+    assert ended.returncode == 0, ended.stderr
+    words = ("breakdown", "traces/flax_answers", "--table", "layers", "--format", "json")
+    layers = json.loads(ran(tmp_path, *words).stdout)
+    networks = {tuple(layer[name] for name in NETWORK) for layer in layers}
+    assert networks == {("lstm", steps, 16, 12, 40, 1, 1) for steps in (8, 7)}
+    assert [layer["per_step"] for layer in layers] == [1, 1]
+    assert [remedy["name"] for remedy in named(tmp_path, "flax_answers")["remedies"]] == [
+        "gates together"
+    ]
+
+
 def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = Path(__file__).parent / "gan.py"

@@ -202,7 +202,9 @@ def test_a_blocking_call_is_told_with_the_op_that_made_it() -> None:
         call("cudaLaunchKernel", 50, 50.1, 2),
         kernel("k", 50.1, 60, 2),
     ]
-    assert seen(*rows).asked == (Fact("cudaStreamSynchronize", 26 * MS, 1, "aten::nonzero"),)
+    assert seen(*rows).blocking_calls == (
+        Fact("cudaStreamSynchronize", 26 * MS, 1, "aten::nonzero"),
+    )
 
 
 # Kernels of 1 ms, each 3 ms after the one before it; then one 80 ms later.

@@ -2,11 +2,11 @@
 
 The column ``op_name`` has the path of an instruction in the user's program:
 ``jit(step)/jvp(forward)/while/body/…/dot_general``, and in the backward pass
-``transpose(jvp(forward))/…``. On a CPU, the ``while`` is an event around its body. On a GPU, the
-kernels of the body repeat on a stream. The operands of the matmuls (``formats.xplane.events``) show
-the network; activations are often hidden in fusions. If one matmul multiplies x and h together, it
-does not show the width of h, but the input of a tanh does. Without operands, only a cell's name in
-the path of a matmul shows the cell.
+``transpose(jvp(forward))/…``. On a CPU, the ``while`` is an event; its body runs inside it or, on
+other threads, after it. On a GPU, the kernels of the body repeat on a stream. The operands of the
+matmuls (``formats.xplane.events``) show the network; activations are often hidden in fusions. If
+one matmul multiplies x and h together, it does not show the width of h, but the input of a tanh
+does. Without operands, only a cell's name in the path of a matmul shows the cell.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from lstmprof.implementations import LOOP
 #: Kernels must repeat at least this often to be recognised as a loop.
 LEAST_REPETITIONS = 3
 
+_LATEST = np.iinfo(np.int64).max
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
 #: Matches recorded shapes of several operands; a tanh has one operand.
@@ -149,13 +150,22 @@ class _Reader:
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops that are recorded as an event around their bodies (on a CPU)."""
+    """Yield the runs of loops that are recorded as events (on a CPU), the last first.
+
+    ``loops`` are of one step, sorted by start. The event of a loop may end before its body, which
+    XLA then runs on other threads. So the body lasts until the next loop of the same path begins,
+    without the ops that XLA moved out of that loop: they occur for the first time after the event
+    and after the last matmul.
+    """
     if not len(loops):
         return
-    ops, start = reader.ops.get(int(reader.rank[loops[0]]), (loops[:0], loops[:0]))
-    for loop in loops.tolist():
-        first, last = np.searchsorted(start, [events.start_ns[loop], events.end_ns[loop]])
-        path = reader.path(loop)
+    ops, _ = reader.ops.get(int(reader.rank[loops[0]]), (loops[:0], loops[:0]))
+    ops = ops[reader.step[ops] == reader.step[loops[0]]]
+    start, next_ns = events.start_ns[ops], dict[str, int]()
+    for loop in loops[::-1].tolist():
+        path, start_ns = reader.path(loop), int(events.start_ns[loop])
+        first, last = np.searchsorted(start, [start_ns, next_ns.get(path, _LATEST)])
+        next_ns[path] = start_ns
         body = [r for r in ops[first:last].tolist() if reader.path(r).startswith(path + "/body")]
         products = [row for row in body if reader.is_product[row]]
         tanhs = {int(reader.names[row]): row for row in body if reader.is_tanh[row]}
@@ -163,14 +173,17 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
             distinct = {int(reader.names[row]): row for row in reversed(products)}
             counts = {sum(reader.names[products] == name) for name in distinct}
             if len(counts) == 1:
-                rows = np.array([loop, *body])
+                ended_ns = max(events.end_ns[loop], events.start_ns[products[-1]])
+                rows = np.array(body)
+                early = events.start_ns[rows] <= ended_ns
+                rows = rows[early | np.isin(reader.names[rows], reader.names[rows[early]])]
                 yield _LoopRun(
                     path,
                     int(counts.pop()),
-                    rows,
+                    np.append(loop, rows),
                     tuple(sorted(distinct.values())),
                     tuple(tanhs.values()),
-                    int(events.start_ns[loop]),
+                    start_ns,
                 )
 
 

@@ -17,8 +17,8 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
-from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.machine.host import cpu_facts
+from lstmprof.capture.worker.machine.peaks import numpy_copy, numpy_product
 from lstmprof.capture.worker.profiling import Ranges
 
 product, copy = numpy_product, numpy_copy

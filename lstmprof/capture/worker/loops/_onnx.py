@@ -20,13 +20,13 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
+from lstmprof.capture.worker.machine.host import cpu_facts
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload
 
 LOSS = "loss/"
-#: Runs of a profiled engine before the first one that counts; they allocate the engine's memory.
+#: Number of runs of a profiled engine before the first recorded run; they allocate its memory.
 SETTLING = 2
 
 RANGE, OP = "user_annotation", "cpu_op"

@@ -2,8 +2,8 @@
 
 A training step is one compiled function, which also applies the optimizer's updates. The first step
 compiles what the library's cache (``base_compiledir``) does not contain. The host's only range is
-``step``, because NumPy arrays need no transfer, and because all phases are one graph, in which only
-Scans (loops) show to which phase they belong.
+``step``: NumPy arrays need no transfer, so there is no ``input``, and all phases are one graph. Of
+the graph's operators, only Scans (loops) show to which phase they belong.
 
 Both libraries report sums per operator (``profile=True``) but no timeline. Their virtual machine
 calls one thunk (a function without arguments) per operator, also inside a Scan. The profile pass
@@ -43,7 +43,7 @@ class Library(NamedTuple):
     # makes a symbol; arguments: name, dtype, number of dimensions
     variable: Callable[[str, str, int], Any]
     mode: Callable[[], Any]  # returns the compilation mode of the timed function
-    # context that yields the compilation mode with another linker
+    # context that yields the compilation mode with the given linker
     clocked: Callable[[Any], ContextManager[Any]]
 
     def loss_of(

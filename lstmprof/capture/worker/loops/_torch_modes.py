@@ -24,9 +24,9 @@ _ANOTHER = "choose another --precision"
 def set_tf32(precision: str) -> None:
     """Allow TF32 if ``precision`` is tf32, else forbid it; always forbid oneDNN's short types.
 
-    PyTorch 2.9 has a second set of switches, in which specific ones override general ones. torch
-    and its compiler raise an error when they read a switch on which both sets disagree, so both are
-    set.
+    PyTorch 2.9 has a second set of switches, in which a specific switch overrides a general one.
+    torch and its compiler raise an error when they read a switch whose values in the two sets
+    differ, so this function sets both.
 
     Raises:
         CaptureError: this torch has no TF32.

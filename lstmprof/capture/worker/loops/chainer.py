@@ -90,9 +90,9 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """Return (a reshape of an array with one element, 1), because it records one function."""
-        one = np.zeros((1,), np.float32)
-        return lambda: functions.reshape(one, (1, 1)), 1
+        """Return (a reshape of a one-element array, 1): the reshape records one event."""
+        array = np.zeros((1,), np.float32)
+        return lambda: functions.reshape(array, (1, 1)), 1
 
     def version(self) -> str:
         """Return Chainer's version."""

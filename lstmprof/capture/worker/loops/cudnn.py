@@ -26,7 +26,7 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import NSYS, CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cuda_devices, thread_count
+from lstmprof.capture.worker.machine.host import cuda_devices, thread_count
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
 from lstmprof.implementations import cudnn as api
@@ -154,7 +154,7 @@ class Trainer(loops.Trainer):
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs like the base class; their texts are cuDNN's calls in the profile."""
+        """Return (name of a cuDNN call in the profile, kernels that ran if it occurs), in pairs."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
@@ -192,7 +192,7 @@ class Mean:
         if training:
             network.d_outputs.set(np.full(outputs.shape, 1 / outputs.size, np.float32))
         self.result = network.buffer((1,))
-        self.enqueue, self.held = reduction(
+        self.enqueue, self.buffers = reduction(
             network, api.CUDNN_REDUCE_TENSOR_AVG, outputs.address, outputs.shape, self.result
         )
 
@@ -218,15 +218,15 @@ class SquaredError:
         self.targets = network.buffer(targets.shape)
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
-        held = network.d_outputs if training else network.buffer(network.outputs.shape)
+        buffer = network.d_outputs if training else network.buffer(network.outputs.shape)
         unseen = network.outputs.bytes - self.targets.bytes  # bytes before the last time step
-        difference, shape = held.address + unseen, self.targets.shape
+        difference, shape = buffer.address + unseen, self.targets.shape
         self._subtract = subtraction(
             network, network.outputs.address + unseen, self.targets.address, difference, shape
         )
         norm = api.CUDNN_REDUCE_TENSOR_NORM2
         self._reduce, space = reduction(network, norm, difference, shape, self.result)
-        self.held = held, space
+        self.buffers = buffer, space
         self.backward = network.cudnn.bound(
             "cudnnScaleTensor",
             {

@@ -28,9 +28,10 @@ import numpy as np
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import driver, loops
-from lstmprof.capture.worker.host import thread_count
-from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker import loops
+from lstmprof.capture.worker.machine import driver
+from lstmprof.capture.worker.machine.host import thread_count
+from lstmprof.capture.worker.machine.peaks import Run
 from lstmprof.capture.worker.profilers import jax as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.users_file import Arrays, Step, UsersFile

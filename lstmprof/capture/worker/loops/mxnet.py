@@ -8,8 +8,8 @@ In a Module, the loss is part of the graph, and therefore of ``forward``.
 The profiler writes one file per session. Only the first file of a process is valid JSON; later
 files are repaired here. A range is a task of the profiler. The engine joins the operators of a
 backward pass (``ImperativeBulk``), and an executor joins the operators of a graph; the profiler
-cannot see joined operators. So in a profiled session nothing is joined. A Module must be bound
-again for this. The overhead of the profile pass shows the cost.
+cannot see joined operators. So nothing is joined in a profiled session, for which a Module is bound
+again. The overhead of the profile pass shows the cost.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import numpy as np
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
-from lstmprof.capture.worker.peaks import Run, faster, numpy_copy, numpy_product
+from lstmprof.capture.worker.machine.host import cpu_facts
+from lstmprof.capture.worker.machine.peaks import Run, faster, numpy_copy, numpy_product
+from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profiling import DOMAIN, Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"
@@ -120,7 +120,7 @@ class Trainer(loops.Trainer):
 
     def settings(self) -> Dict[str, Any]:
         """Return MXNet's settings, including how its engine treats denormals."""
-        doubled = (mx.nd.array(tried()) * 2.0).asnumpy()
+        doubled = (mx.nd.array(denormal_numbers()) * 2.0).asnumpy()
         return {
             "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
             "framework_denormals": denormals(doubled),

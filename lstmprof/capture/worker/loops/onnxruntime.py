@@ -15,9 +15,9 @@ from typing import Any, Dict, List, Sequence
 import onnx
 import onnxruntime
 
-from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.loops import _cpu, _onnx
 from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
+from lstmprof.capture.worker.machine.host import thread_count
 
 PROVIDER = "CPUExecutionProvider"
 #: Text that ONNX Runtime appends to a node's name.

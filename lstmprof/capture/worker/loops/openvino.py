@@ -18,9 +18,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 import onnx
 
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.loops import _cpu, _onnx
 from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
+from lstmprof.capture.worker.machine.host import thread_count
 from lstmprof.capture.worker.shapes import inputs_of_tensors
 from lstmprof.errors import CaptureError
 
@@ -63,7 +63,7 @@ class Trainer(_onnx.Trainer):
             "INFERENCE_PRECISION_HINT": self.hint,
             "INFERENCE_NUM_THREADS": thread_count(),
             "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # the worker's affinity is kept
+            "ENABLE_CPU_PINNING": False,  # keep the worker's CPU affinity
             "CPU_DENORMALS_OPTIMIZATION": not self.request.keep_denormals,
             "PERF_COUNT": profiled,
         }

@@ -24,9 +24,10 @@ import tensorflow as tf
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import driver, loops, shapes
+from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
-from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.machine import driver
+from lstmprof.capture.worker.machine.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.shapes import inputs_of, nodes_of
@@ -223,7 +224,7 @@ class Unscaled:
     """No loss scaling, for every precision except float16."""
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss that is differentiated."""
+        """Return ``loss`` unchanged."""
         return loss
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
@@ -238,7 +239,7 @@ class DynamicallyScaled(Unscaled):
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss that is differentiated."""
+        """Return the scaled ``loss``, whose gradients the optimizer gets."""
         return loss * self.scale()
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:

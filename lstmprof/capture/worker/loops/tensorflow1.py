@@ -18,9 +18,9 @@ import tensorflow.compat.v1 as tf
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest, wanted
 from lstmprof.capture.worker import loops, shapes
-from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
-from lstmprof.capture.worker.peaks import Run
+from lstmprof.capture.worker.machine.host import cuda_devices
+from lstmprof.capture.worker.machine.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow1 as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.shapes import inputs_of
@@ -168,7 +168,12 @@ def _sparse(labels: Any) -> Any:
 
 def product(size: int, device: str, dtype: str) -> Run:
     """Return a function that multiplies two matrices (size, size) a given number of times."""
-    return _repeated(device, lambda: tf.matmul(*(_random(size, dtype) for _ in range(2))))
+
+    def node() -> Any:
+        numbers = (tf.cast(tf.random_uniform([size, size]), dtype) for _ in range(2))
+        return tf.matmul(*map(tf.Variable, numbers))
+
+    return _repeated(device, node)
 
 
 def copy(buffer: int, device: str) -> Run:
@@ -180,10 +185,6 @@ def copy(buffer: int, device: str) -> Run:
         return tf.assign(target, source)
 
     return _repeated(device, node)
-
-
-def _random(size: int, dtype: str) -> Any:
-    return tf.Variable(tf.cast(tf.random_uniform([size, size]), dtype))
 
 
 def _repeated(device: str, node: Any) -> Run:

@@ -57,7 +57,7 @@ def _clocked(linker: Any) -> Iterator[None]:
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # Scan modifies the optimizer, which is possible only for a query, not a finished optimizer.
+    # Scan changes the mode's optimizer, which must therefore be a query, not a finished optimizer
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield

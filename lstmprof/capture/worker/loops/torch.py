@@ -26,9 +26,10 @@ import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import driver, loops, shapes
+from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.loops._torch_modes import autocast, scaler, set_switches, set_tf32
-from lstmprof.capture.worker.peaks import Run, faster
+from lstmprof.capture.worker.machine import driver
+from lstmprof.capture.worker.machine.peaks import Run, faster
 from lstmprof.capture.worker.profilers import torch as profilers
 from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
@@ -112,7 +113,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _replayed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Run the step as a CUDA graph; the first call captures it with these buffers."""
+        """Run the step as a CUDA graph, which the first call captures with its buffers."""
         if self.graphed is None:
             self._attach_profiler()
             self.buffers = inputs, targets
@@ -292,7 +293,7 @@ def loss_of(
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """At the end, restore ``module``'s weights and set ``optimizer``'s state to 0, in place."""
+    """When the context ends, restore ``module``'s weights; set ``optimizer``'s state to 0."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():

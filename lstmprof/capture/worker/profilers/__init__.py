@@ -33,7 +33,7 @@ class Profiler:
     # another process records, and the profile's file appears after this process has ended
     is_outside = False
     has_known_cost = True  # the cost of recording an event can be measured
-    tells_shapes = False  # can record input shapes (option ``with_shapes``)
+    can_record_shapes = False  # has the option ``with_shapes``
     with_shapes = False
 
     @property
@@ -72,7 +72,7 @@ class Profiler:
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return how the cost of recording ``trivial`` divides (before, inside, after), or None."""
+        """Return the times around the events of ``trivial``, or None if they are unknown."""
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
@@ -119,7 +119,7 @@ NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """Marks with an NVTX range what Nsight Systems records; ``framework`` does all else."""
+    """Shows Nsight Systems by an NVTX range what to record; ``framework`` does everything else."""
 
     profiler = "nsys"
     is_outside = True
@@ -154,7 +154,7 @@ class NsysProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Open the range in which nsys records, except in the first, discarded session."""
+        """Open the range in which nsys records, except in the first session, which is discarded."""
         self._sessions += 1
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
@@ -173,15 +173,15 @@ PROFILERS = {
 KERAS = "keras"
 
 
-def framework_of(asked: Optional[str] = None) -> str:
-    """Return the framework ``asked``, or the only imported framework; for Keras, its backend."""
-    if asked == KERAS:
+def framework_of(name: Optional[str] = None) -> str:
+    """Return the framework ``name``, or the only imported framework; for Keras, its backend."""
+    if name == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
-    if asked is not None:
-        return _checked(asked)
+    if name is not None:
+        return _checked(name)
     imported = [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
     keras = sys.modules.get(KERAS)
-    # Keras 3, which may have imported frameworks other than its backend
+    # Keras 3 names its backend; it may have imported other frameworks, too
     if keras is not None and hasattr(keras, "config"):
         return _checked(str(keras.config.backend()))
     if len(imported) == 1:

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from lstmprof.capture.worker.host import allowed_cpus
+from lstmprof.capture.worker.machine.host import allowed_cpus
+from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.implementations.cudnn import _runtime
 
 #: Libraries on JAX that may provide a step's layers; their versions are recorded.
@@ -31,7 +31,7 @@ class JaxProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True: the first step of each session took 4 to 46 ms instead of 3 to 5 ms."""
+        """Return True: a session's first step took 4 to 46 ms, later steps took 3 to 5 ms."""
         return True
 
     def find_device(self) -> None:
@@ -41,7 +41,7 @@ class JaxProfiler(Profiler):
         self.device_name = "cuda:0" if on_gpu else self.device.platform
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for ``outcome`` or all arrays, because JAX cannot wait for a device, even a CPU."""
+        """Wait for ``outcome``, or for all arrays if it is None: JAX cannot wait for a device."""
         jax.block_until_ready(jax.live_arrays() if outcome is None else outcome)
 
     def threads(self) -> int:
@@ -68,7 +68,9 @@ class JaxProfiler(Profiler):
     def settings(self) -> Dict[str, Any]:
         """Return JAX's current settings."""
         on_cpu = self.device_name == "cpu"
-        doubled = np.asarray(jax.jit(jnp.add)(tried(), tried())) if on_cpu else None
+        doubled = (
+            np.asarray(jax.jit(jnp.add)(denormal_numbers(), denormal_numbers())) if on_cpu else None
+        )
         return {
             "matmul_precision": jax.config.jax_default_matmul_precision,
             "framework_denormals": None if doubled is None else denormals(doubled),

@@ -9,9 +9,9 @@ from typing import Any, ContextManager, Dict, Iterator, Tuple
 
 import tensorflow as tf
 
+from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, keras_version, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 
 
 class TensorflowProfiler(Profiler):
@@ -22,7 +22,7 @@ class TensorflowProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True: the first step of each session took 8 to 23 ms instead of 6 ms."""
+        """Return True: a session's first step took 8 to 23 ms, later steps took 6 ms."""
         return True
 
     def find_device(self) -> None:
@@ -61,7 +61,7 @@ class TensorflowProfiler(Profiler):
         """Return TensorFlow's settings; settings that this version does not show are None."""
         threading, on_cpu = tf.config.threading, self.device == "cpu"
         eager = tf.executing_eagerly()  # while a graph is built, a tensor has no value
-        doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu and eager else None
+        doubled = (tf.constant(denormal_numbers()) * 2.0).numpy() if on_cpu and eager else None
         return {
             "deterministic": _call("python.framework.config", "is_op_determinism_enabled"),
             "onednn": _call("python.util._pywrap_util_port", "IsMklEnabled"),

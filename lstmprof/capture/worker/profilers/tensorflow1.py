@@ -19,10 +19,10 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import step_stats_pb2
 from tensorflow.python.client import device_lib, timeline
 
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
+from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, keras_version
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 
 #: The value of ``framework`` in run.json; different from TensorFlow 2, for which lstmprof
@@ -129,7 +129,7 @@ class Tensorflow1Profiler(Profiler):
 
     def _denormals(self) -> Any:
         """Return how TensorFlow's threads treat denormals, from a node that the session runs."""
-        numbers = tried()
+        numbers = denormal_numbers()
         given = tf.placeholder(tf.float32, numbers.shape)
         return denormals(tf.get_default_session().run(given * 2.0, {given: numbers}))
 

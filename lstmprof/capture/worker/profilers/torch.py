@@ -16,9 +16,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 
 from lstmprof.capture.worker import calibration, shapes
+from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
-from lstmprof.capture.worker.settings import denormals, tried
 
 #: Whether this torch has ``torch.profiler``, which records by the library Kineto.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
@@ -32,13 +32,13 @@ NESTED = ("aten::item", "aten::_local_scalar_dense")
 class TorchProfiler(Profiler):
     """torch.profiler, or its predecessor in an older torch, on ``device``."""
 
-    tells_shapes = HAS_KINETO
+    can_record_shapes = HAS_KINETO
     profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
     device = torch.device("cpu")
 
     @property
     def starts_late(self) -> bool:
-        """Return True on a GPU: sessions lost kernels (torch 2.11; pytorch/pytorch#192021)."""
+        """Return True on a GPU: a session lost its first kernels (torch 2.11, pytorch#192021)."""
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
@@ -92,7 +92,7 @@ class TorchProfiler(Profiler):
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return how the cost of an event divides; None if the profiler's times are whole µs."""
+        """Return the times around two events; None if the profiler's times are whole µs."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -185,7 +185,7 @@ def keep_profiler_attached() -> None:
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Return how the cost of an event divides; None if times are whole µs, or ops are missing."""
+    """Return the times around ``NESTED``; None if times are whole µs, or an op is missing."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -233,7 +233,7 @@ def settings(device_type: str) -> Dict[str, Any]:
         "inter_op_threads": _call("get_num_interop_threads"),
     }
     if device_type == "cpu":
-        doubled = torch.from_numpy(tried()) * 2
+        doubled = torch.from_numpy(denormal_numbers()) * 2
         return dict(facts, framework_denormals=denormals(doubled.numpy()))
     return dict(
         facts,

@@ -36,7 +36,9 @@ def _chainer(category: str | None, functions: str, reason: str) -> Rule:
 
 PYTENSOR_RULES: tuple[Rule, ...] = (
     _pytensor(
-        None, r"Scan|(?:for|do_while)(?:all_inplace)?|IfElse|OpFromGraph", "holds other operators"
+        None,
+        r"Scan|(?:for|do_while)(?:all_inplace)?|IfElse|OpFromGraph",
+        "contains other operators",
     ),
     _pytensor(
         None,
@@ -71,7 +73,9 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
     _chainer("normalization", r"\w*Normalization\w*", "normalisation"),
     _chainer("embedding", r"EmbedID\w*|SelectItem", "table look-up"),
     _chainer("rng", r"Dropout\w*", "random numbers"),
-    _chainer("reduction", r"Sum|Max|Min|ArgMax|Average|\w*Pooling\w*|LogSumExp", "many to one"),
+    _chainer(
+        "reduction", r"Sum|Max|Min|ArgMax|Average|\w*Pooling\w*|LogSumExp", "many elements to one"
+    ),
     _chainer(
         "layout",
         r"Permutate|Stack|Concat|Split\w*|Transpose\w*|GetItemGrad|Copy|Pad\w*|Where|Tile|Repeat",
@@ -94,8 +98,8 @@ def _mxnet(category: str | None, operators: str, reason: str) -> Rule:
 
 MXNET_RULES: tuple[Rule, ...] = (
     _mxnet("transfer", r"MXNDArraySyncCopyFromCPU", "memory of the host is copied"),
-    _mxnet(None, r"MX[A-Z]\w*", "a call of the C API: hands work to the engine, or waits"),
-    _mxnet(None, r"DeleteVariable|WaitForVar|WaitForAll|_?CachedOp\w*", "the engine's own"),
+    _mxnet(None, r"MX[A-Z]\w*", "a call of the C API: enqueues work, or waits"),
+    _mxnet(None, r"DeleteVariable|WaitForVar|WaitForAll|_?CachedOp\w*", "the engine's own work"),
     _mxnet("optimizer", r"\w+_update(?:_phase[12])?|all_finite|reset_arrays", "fused update"),
     _mxnet("rnn", r"RNN", "a whole recurrent layer"),
     _mxnet(
@@ -150,7 +154,7 @@ def _onnx(category: str | None, types: str, reason: str) -> Rule:
 
 ONNX_RULES: tuple[Rule, ...] = (
     _onnx("rnn", r"(?:Dynamic(?:Quantize)?)?(?:LSTM|GRU|RNN)(?:Sequence|Cell)?", "recurrent layer"),
-    _onnx(None, r"Loop|Scan|If|TensorIterator|Subgraph|model_run|Execute", "holds other nodes"),
+    _onnx(None, r"Loop|Scan|If|TensorIterator|Subgraph|model_run|Execute", "contains other nodes"),
     _onnx(
         None,
         r"Reshape|Squeeze|Unsqueeze|Flatten|Shape\w*|Size|Identity|Constant|Const|Input|Output"

@@ -266,7 +266,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "TensorRT-LLM, Triton",
         r"(?i)finalize_?(?:moe|matmul|kernel)|moe\w*finalize|moe_(?:sum|align|combine)"
         r"|(?:^|_)(?:un)?permute\w*_and_(?:sum|combine)",
-        "the experts' rows are counted, or added up",
+        "counts or sums of the experts' rows",
     ),
     Rule(
         "gemm",
@@ -368,7 +368,7 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"|amax)(?:_|$)",
         "many elements to one",
     ),
-    Rule("reduction", "nvFuser", r"nvfuser_\w*persistent", "reduction kept in registers"),
+    Rule("reduction", "nvFuser", r"nvfuser_\w*persistent", "a reduction in registers"),
     Rule(
         "pointwise", "any", r"(?i)upsample|interpolat|bilinear|bicubic|grid_sampl", "interpolation"
     ),

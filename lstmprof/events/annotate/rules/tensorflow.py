@@ -41,7 +41,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         r"|RemoteCall|Optional\w+|Ref(?:Enter|Exit|Merge|Switch|Identity|Select)|RecvTensor"
         r"|(?:Temporary)?Variable(?:V2)?|VarIsInitializedOp|IsVariableInitialized|\w*Queue\w*"
         r"|\w*HashTable\w*|LookupTable\w*|\w*Summary\w*|Print(?:V2)?",
-        "routes tensors, keeps books",
+        "control flow, variables or shapes",
     ),
     _tf("gemm", r"\w*MatMul\w*|(?:Xla)?Einsum|XlaDot\w*", "GEMM"),
     _tf("conv", r"\w*Conv[123]D\w*|\w*Convolution\w*|XlaConv\w*", "convolution"),
@@ -73,7 +73,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         r"Sum|Mean|Max|Min|Prod|All|Any|Arg(?:Max|Min)|BiasAddGrad|Cum(?:sum|prod)|TopK(?:V2)?"
         r"|InTopK(?:V2)?|Unique\w*|\w*Segment(?:Sum|Mean|Max|Min|Prod)\w*|\w*(?:Max|Avg)Pool\w*"
         r"|EuclideanNorm|Bincount|CumulativeLogsumexp",
-        "many to one",
+        "many elements to one",
     ),
     _tf(
         "pointwise",
@@ -90,7 +90,9 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
 )
 
 #: A TensorFlow op whose type no other rule matches, with or without a vendor's prefix.
-UNKNOWN_TYPE = Rule("other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op of no rule above")
+UNKNOWN_TYPE = Rule(
+    "other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op that no other rule matches"
+)
 
 
 def _xla(category: str | None, names: str, reason: str) -> Rule:
@@ -120,7 +122,7 @@ XLA_RULES: tuple[Rule, ...] = (
         None,
         r"while|call|conditional|tuple|get-tuple-element|parameter|constant|bitcast|after-all"
         r"|opt-barrier|async-\w+|partition-id|replica-id",
-        "holds other instructions, or none",
+        "contains other instructions, or none",
     ),
     _xla(
         "gemm",
@@ -143,7 +145,11 @@ XLA_RULES: tuple[Rule, ...] = (
         r"(?:[\w-]+_)?(?:reduce(?:-window)?|sort|topk)(?:_[\w-]+)?",
         "many elements to one",
     ),
-    _xla("other", r"(?:\w+nn_)?fusion|custom-call|loop_fusion|input_fusion", "its path tells"),
+    _xla(
+        "other",
+        r"(?:\w+nn_)?fusion|custom-call|loop_fusion|input_fusion",
+        "by the name of its path",
+    ),
     _xla(
         "pointwise",
         r"add|subtract|multiply|divide|negate|abs|exponential(?:-minus-one)?|log(?:-plus-one)?|tanh"

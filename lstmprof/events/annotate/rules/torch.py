@@ -125,9 +125,7 @@ TORCH_RULES: tuple[Rule, ...] = (
         r"|_nested_\w*|_?(?:jagged|padded)_\w+|pixel_(?:un)?shuffle|channel_shuffle",
         "elements move and do not change",
     ),
-    _torch(
-        "layout", r"unsafe_(?:split\w*|chunk)", "parts of a tensor that are then written each alone"
-    ),
+    _torch("layout", r"unsafe_(?:split\w*|chunk)", "a tensor is split into parts"),
     _torch(
         "pointwise",
         r"add|sub|rsub|mul|div|neg|abs|exp|log\d*|sqrt|rsqrt|pow|square|sin|cos|tanh|sigmoid|relu"

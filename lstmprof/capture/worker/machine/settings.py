@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
 #: Prefixes of environment variables that may influence a step, from the documentation of thread
@@ -46,7 +46,7 @@ HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 #: Bits of float32 numbers: the smallest normal number, 2⁻¹²⁶, and a denormal, 2⁻¹³³.
 SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
 #: Number of denormals that a framework multiplies; enough to be divided among its threads.
-TRIED = 1 << 18
+DENORMALS = 1 << 18
 
 
 def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
@@ -84,17 +84,17 @@ def _vanishes(bits: int, factor: float) -> bool:
     return not (numbers * np.float32(factor)).view(np.int32).any()
 
 
-def tried() -> Any:
-    """Return denormals that the framework will double: a float32 array (TRIED,)."""
+def denormal_numbers() -> Any:
+    """Return a float32 array (DENORMALS,) of denormals, for the framework to double."""
     import numpy as np
 
-    return np.full(TRIED, DENORMAL, np.int32).view(np.float32)
+    return np.full(DENORMALS, DENORMAL, np.int32).view(np.float32)
 
 
 def denormals(doubled: Any) -> str:
     """Return what a framework did to denormals: ``kept``, ``flushed`` or ``both``.
 
-    ``doubled`` is the framework's result for ``tried()``.
+    ``doubled`` is the framework's result for ``denormal_numbers()``.
     """
     import numpy as np
 

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 from lstmprof.errors import one_line
 
 Clock = Callable[[], int]
-Run = Callable[[int], None]  # does the work so many times, waits for the last
+Run = Callable[[int], None]  # does its work the given number of times, and waits until it is done
 
 #: Least duration of one measurement; shorter matmuls or copies are repeated.
 LEAST_NS = 50_000_000
@@ -155,7 +155,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """Return the fastest of ``runs``, by the time of their second run."""
+    """Return the fastest of ``runs``, by the time of the second call of each."""
     took_ns = []
     for run in runs:
         run(1)

@@ -20,7 +20,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from lstmprof.capture.worker.host import text_of
+from lstmprof.capture.worker.machine.host import text_of
 
 try:
     import resource
@@ -54,7 +54,10 @@ SELF = 0 if resource is None else resource.RUSAGE_SELF
 
 
 def difference(before: Usage, after: Usage) -> Counts:
-    """Return the counts between two readings; fields are read by position, in half the time."""
+    """Return the counts between two readings.
+
+    Reading the fields by position takes half the time of reading them by name.
+    """
     if before is None or after is None:
         return Counts(None, None, None, None, None)
     return Counts(
@@ -92,9 +95,9 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """A reading: the caller's CPU time, and folder in /proc -> thread -> ns waited for a CPU.
+    """A reading: the calling thread's CPU time, and how long each thread has waited for a CPU.
 
-    Each folder has the threads of one process.
+    ``waited_ns`` is folder in /proc -> thread -> ns; each folder has the threads of one process.
     """
 
     cpu_ns: int
@@ -176,9 +179,9 @@ def _children() -> List[str]:
 
 
 def _waited_of(path: str) -> Optional[int]:
-    """Return how many ns a thread waited; None if it ended or the kernel counts nothing.
+    """Return how many ns a thread has waited for a CPU, from its file ``schedstat`` at ``path``.
 
-    ``path`` is the thread's ``schedstat``.
+    Return None if the thread has ended, or if the kernel does not count this time.
     """
     try:
         with open(path, encoding="ascii") as line:

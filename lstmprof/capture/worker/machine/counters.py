@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from lstmprof.capture.worker import host
+from lstmprof.capture.worker.machine import host
 
 #: Number of the system call perf_event_open, by machine (unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
@@ -81,7 +81,7 @@ class CpuCounters:
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return the counts for run.json, and the ``reason`` why others are missing."""
+        """Return the counts for run.json; ``reason`` says why others are missing."""
         facts: Dict[str, Any] = dict(self.counted)
         return facts if self.reason is None else dict(facts, reason=self.reason)
 
@@ -133,7 +133,7 @@ def _opened(event: CpuEvent) -> int:
 
 
 def opened(attributes: bytes, thread: int) -> int:
-    """Call perf_event_open(2) for ``thread`` (0: the calling one); return the file descriptor."""
+    """Call perf_event_open(2) for ``thread`` (0: the calling thread); return the descriptor."""
     number = SYSCALLS.get(platform.machine())
     if number is None or not sys.platform.startswith("linux"):
         raise OSError(errno.ENOSYS, "")

@@ -213,7 +213,7 @@ def cpu_facts() -> Dict[str, Any]:
 def idlest(allowed: List[int], count: int) -> List[int]:
     """Return the ``count`` idlest CPUs.
 
-    Of equally idle CPUs, prefer the last, because interrupts run mostly on the first CPUs.
+    Prefer the last of equally idle CPUs, because interrupts run mostly on the first CPUs.
     """
     if count == len(allowed):
         return allowed

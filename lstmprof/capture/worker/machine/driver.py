@@ -8,11 +8,11 @@ import json
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from lstmprof.capture.worker.meters import CUDA, NVML
+from lstmprof.capture.worker.machine.meters import CUDA, NVML
 from lstmprof.errors import CaptureError
 
-#: Framework -> (major version of CUDA that the driver must allow at least, command to install),
-#: newest first.
+#: Framework -> pairs (oldest major version of CUDA that the driver must support, command to
+#: install the framework), newest first.
 WHEELS = {
     "torch": (
         (13, "pip install torch"),

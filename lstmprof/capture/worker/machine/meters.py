@@ -15,8 +15,15 @@ import os
 import time
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
+from lstmprof.capture.worker.machine.usage import (
+    SELF,
+    Counts,
+    ThreadTimes,
+    difference,
+    times,
+    usage,
+)
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.usage import SELF, Counts, ThreadTimes, difference, times, usage
 
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
