@@ -45,6 +45,8 @@ CERTAINTY_WORDS: dict[Level, str] = {
 _LONG_NS = 1_000_000
 #: What follows a clause; a long text may be cut there.
 _CLAUSE_END = re.compile(r"[;:,] | and ")
+#: A bracket with the character before it, and the ellipsis of a shortened name.
+_BRACKET = re.compile(r"[^()…]?\(|\)|…")
 #: A space within an item of a list, a space between a number and its unit, and the character that
 #: replaces both spaces while lines are broken.
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
@@ -169,10 +171,25 @@ def _broken(head: str, text: str, end: str, most: int | None, width: int) -> lis
 def clause_ends(text: str) -> list[int]:
     """Return where ``text`` can be cut after a whole clause, the last place first.
 
-    A clause ends before ``; ``, ``: ``, ``, and `` and the like, outside brackets.
+    A clause ends before ``; ``, ``: ``, ``, and `` and the like, outside brackets. A bracket within
+    a shortened name, such as ``gemm(float*, …``, ends at the ellipsis.
     """
     ends = [match.start() for match in _CLAUSE_END.finditer(text)]
-    return [end for end in reversed(ends) if text.count("(", 0, end) == text.count(")", 0, end)]
+    return [end for end in reversed(ends) if not _open_brackets(text[:end])]
+
+
+def _open_brackets(text: str) -> list[str]:
+    """Return the brackets that are open at the end of ``text``, each with the character before."""
+    opened: list[str] = []
+    for match in _BRACKET.finditer(text):
+        if match[0].endswith("("):
+            opened.append(match[0])
+        elif match[0] == ")":
+            del opened[-1:]
+        else:
+            while opened and opened[-1] not in (" (", "("):
+                opened.pop()
+    return opened
 
 
 def page(diagnosis: Diagnosed) -> str:
