@@ -267,6 +267,7 @@ def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
         (Call("cudaFree", "alloc", 5_000), True, "initialisation"),
         (Call("cudaOccupancyMaxActiveBlocks", "other", 5_000), True, "initialisation"),
         (Call("cudaMalloc", "alloc", 5_000), True, "allocation"),
+        (Call("cudaMemPrefetchAsync", "other", 5_000), True, "runtime"),
         (Call("cudaFree", "alloc", 5_000), False, "allocation"),
     ],
 )
@@ -279,6 +280,20 @@ def test_a_long_call_before_the_first_launch_of_a_kernel_is_initialisation(
     body = (other, Gap(100), *products)
     verdict = lp.diagnose(written(tmp_path / "profile.pt.trace.json", body)).verdict
     assert verdict.kind == kind
+
+
+@pytest.mark.parametrize(("end", "named"), [((), False), (loading(4), True)])
+def test_memory_that_is_freed_after_the_last_work_is_not_freed_again_and_again(
+    end: Body, named: bool, tmp_path: Path
+) -> None:
+    # without framework ops, as in a CUDA program
+    frees = (Gap(5_000), Call("cudaFree", "alloc", 9_000))
+    body = (*(launched(PRODUCT) for _ in range(20)), *frees)
+    body += tuple(launched(PRODUCT) for _ in end)
+    found = advice(written(tmp_path / "profile.pt.trace.json", body))
+    assert ("allocate once" in found) == named
+    if named:
+        assert found["allocate once"].fix == "allocate memory once, before the loop, and reuse it"
 
 
 def test_initialisation_leads_over_work_that_takes_a_little_longer(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def run_dry(f: Finding) -> Match | None:
     cause="GPU memory is allocated or freed in later steps, not only in the first step",
     fix="keep shapes constant, or let the framework reuse memory (a memory pool)",
     condition="A runtime call such as cudaMalloc or cudaFree runs after the first step (in the "
-    "second half of the profile if it has no step markers)",
+    "second half of the profile if it has no step markers, but not after the last work of the GPU)",
     kinds=(ALLOCATION,),
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
@@ -276,7 +276,7 @@ def allocations(f: Finding) -> Match | None:
     names = listed(sorted({h.name for h in calls})[:2])
     when = "after the first step" if f.slow.marked else "in the second half of the profile"
     number = sum(call.count for call in calls)
-    fix = ""
+    fix = "" if f.slow.framework else "allocate memory once, before the loop, and reuse it"
     if f.slow.framework == "torch":
         fix = "keep shapes constant, or set PYTORCH_ALLOC_CONF=expandable_segments:True"
         if any(_FREES.search(h.name) for h in calls):

@@ -135,7 +135,8 @@ _LOADS = re.compile(
     r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
-_UNLOADS = re.compile(r"Unload|Destroy|Finalize")
+#: Calls that never load or initialise: a prefetch takes long if it moves many pages.
+_LOADS_NOTHING = re.compile(r"Unload|Destroy|Finalize|Prefetch")
 #: Calls that allocate memory. They take long if the block is large, whatever is launched next.
 _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
 #: A runtime call that takes at least this long (ns) also loads or initialises something. A launch
@@ -255,7 +256,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tuple[Ints, int | None]:
     name, dur = str(lane.text(int(rows[0]))), lane.events.dur_ns
     is_gpu_call = any(pattern.match(name) for pattern in RUNTIMES.values())
-    if _UNLOADS.search(name) or not (loads(name) or is_gpu_call) or runtime_state(name) == "sync":
+    if _LOADS_NOTHING.search(name) or not (loads(name) or is_gpu_call) or runtime_state(name) == "sync":
         return rows[:0], None
     early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
     if not _ALLOCATES.search(name):

@@ -224,7 +224,8 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that allocate or free memory after the first step of their process.
 
-    Without step markers, calls count after half of the device activities have begun.
+    Without step markers, calls count after half of the device activities have begun, and before the
+    last one has ended: a program that frees its memory at its end does so once.
     """
     events = lane.events
     rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("alloc")))
@@ -234,7 +235,8 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
     else:
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
-        rows = rows[events.start_ns[rows] > middle]
+        last = events.end_ns[lane.activity].max(initial=0)
+        rows = rows[(events.start_ns[rows] > middle) & (events.start_ns[rows] < last)]
     return lane.by_name(rows, lane.spent_ns)
 
 
