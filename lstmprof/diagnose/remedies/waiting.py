@@ -328,7 +328,8 @@ def _waits_for_ranks(profile: StepProfile) -> int:
     cause="ranks wait in collectives for one late rank",
     fix="make the late rank faster, or give all ranks the same amount of work",
     condition="In most steps, the same rank is the last to arrive in the collectives of all ranks, "
-    "and the other ranks wait for this rank",
+    "and the other ranks wait for this rank. The saving is the part of the waits without which a "
+    "waiting rank would finish earlier: its next work is queued, or its host waits for the device",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,

@@ -136,7 +136,7 @@ _LOADS = re.compile(
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
 #: Calls that never load or initialise: a prefetch takes long if it moves many pages.
-_LOADS_NOTHING = re.compile(r"Unload|Destroy|Finalize|Prefetch")
+_NO_LOAD = re.compile(r"Unload|Destroy|Finalize|Prefetch")
 #: Calls that allocate memory. They take long if the block is large, whatever is launched next.
 _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
 #: A runtime call that takes at least this long (ns) also loads or initialises something. A launch
@@ -256,7 +256,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tuple[Ints, int | None]:
     name, dur = str(lane.text(int(rows[0]))), lane.events.dur_ns
     is_gpu_call = any(pattern.match(name) for pattern in RUNTIMES.values())
-    if _LOADS_NOTHING.search(name) or not (loads(name) or is_gpu_call) or runtime_state(name) == "sync":
+    if _NO_LOAD.search(name) or not (loads(name) or is_gpu_call) or runtime_state(name) == "sync":
         return rows[:0], None
     early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
     if not _ALLOCATES.search(name):
