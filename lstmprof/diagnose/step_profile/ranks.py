@@ -229,7 +229,7 @@ def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice)
     if window is None or not longest_ns:
         return None
     saved_ns = earlier_ns(breakdown.events_of_rank(rank), window, device, waits_ns[step])
-    return None if saved_ns is None else saved_ns / longest_ns
+    return None if saved_ns is None else min(saved_ns / longest_ns, 1.0)
 
 
 def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
