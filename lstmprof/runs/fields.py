@@ -152,6 +152,18 @@ class ScriptLine(Record, frozen=True):
     beside: Flag = None
 
 
+class ScriptTree(Record, frozen=True):
+    """A function of the user's code that visits trees: one call of it makes several calls of it.
+
+    ``ns`` is the time per sampled step, with the functions that it calls.
+    """
+
+    file: Text = None
+    line: Int = None
+    function: Text = None
+    ns: Int = None
+
+
 class Recompiled(Record, frozen=True):
     """A compiled function of a script that was compiled again, and the last change that caused it.
 
@@ -475,6 +487,14 @@ class RunInfo(Record, frozen=True):
             "without time inside a framework, and how long each line waited; lstmprof samples "
             "these steps after the timed steps",
             "the steps run no code of yours, or the training ended before these steps",
+        ),
+    ] = None
+    script_tree: Annotated[
+        ScriptTree | None,
+        fact(
+            "function of your script that calls itself several times from one call, as a function "
+            "over the nodes of a tree does, and its time per sampled step",
+            "the samples show no such function, or the training ended before these steps",
         ),
     ] = None
     recompiled: Annotated[
