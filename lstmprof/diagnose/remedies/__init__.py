@@ -82,6 +82,7 @@ TABLE: tuple[Remedy, ...] = (
     cells.reference_form,
     cells.values_in_loop,
     cells.unrolled_layer,
+    cells.cells_of_trees,
     cells.layer_in_one_op,
     cells.input_matmuls,
     scans.gates_apart,
@@ -146,10 +147,11 @@ class Advice:
     works in every framework.
 
     ``saves_ns`` is the time per step that the fix saves, in ns; it is None if unknown. If
-    ``at_most`` it is an upper limit, because a device may wait for other work instead. On a CPU it
-    is the time of the work that the fix removes: the step may gain more, if other work then finds
-    its data in the caches. ``instead`` names new work that takes an unknown part of ``saves_ns``;
-    it is None if there is no such work.
+    ``at_most`` it is an upper limit, because a device may wait for other work instead, or because
+    the fix removes only a part of the work. Otherwise it is the time of the work that the fix
+    removes on a CPU: the step may gain more, if other work then finds its data in the caches.
+    ``instead`` names new work that takes an unknown part of ``saves_ns``; it is None if there is no
+    such work.
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
     fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
@@ -273,7 +275,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         source=match.source or _source(remedy, framework),
         implementation=match.implementation,
         instead=remedy.instead,
-        at_most=finding.slow.device is not None,
+        at_most=match.at_most or slow.device is not None,
     )
 
 

@@ -30,7 +30,8 @@ class Match:
     """The evidence for a row in a profile, and the time that the fix can save.
 
     ``seen`` is the evidence as a clause with counts; it may be empty. ``saves_ns`` is the time of
-    the clean step that the fix addresses, in ns; it is None if unknown. ``fix``, ``cause`` and
+    the clean step that the fix addresses, in ns; it is None if unknown. If ``at_most``, the fix
+    saves only a part of this time, because some of the work remains. ``fix``, ``cause`` and
     ``source`` replace the fields of the ``Remedy`` with these names if the profile allows more
     precise ones; otherwise they are empty or None. ``implementation`` is the name in
     ``lstmprof list`` of the implementation that the fix advises; it is None if the fix is another
@@ -43,6 +44,7 @@ class Match:
     cause: str = ""
     implementation: str | None = None
     source: str | None = None
+    at_most: bool = False
 
 
 Decide = Callable[[Finding], Match | None]

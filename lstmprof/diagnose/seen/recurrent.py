@@ -266,6 +266,8 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
     return () if few else lane.spent_in(nodes)
 
 
+#: Name of an op in a loop of a recurrent layer in TensorFlow; group 1 is the name of the loop.
+_LAYERS_LOOP = re.compile(r"(.*(?i:lstm|gru|rnn).*?/while(?:_\d+)?)/")
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
@@ -317,6 +319,26 @@ def paths(lane: Lane) -> dict[str, float]:
             if count and "/" in text and _RECURRENT_PATH.search(text):
                 times[text] = max(times.get(text, 0.0), count / lane.steps)
     return times
+
+
+def looping_ns(lane: Lane) -> int:
+    """Return the dispatch per step within loops of TensorFlow's recurrent layers, in ns.
+
+    A loop lasts from the start of its first op to the end of its last op in a step.
+    """
+    loops = [match and match[1] for match in map(_LAYERS_LOOP.match, lane.texts)]
+    kinds = {loop: number for number, loop in enumerate(loops) if loop}
+    loop_of = np.array([kinds.get(loop, NONE) for loop in loops], dtype=np.int64)[lane.names]
+    rows = np.flatnonzero(lane.here & lane.events.is_kind("op") & (loop_of != NONE))
+    if not len(rows):
+        return 0
+    runs = [rows[members] for members in Groups(loop_of[rows], lane.step[rows]).members()]
+    start = np.array([lane.events.start_ns[run].min() for run in runs], dtype=np.int64)
+    end = np.array([lane.events.end_ns[run].max() for run in runs], dtype=np.int64)
+    order = np.argsort(start)
+    until = np.maximum.accumulate(end[order])
+    since = np.maximum(start[order], np.append(start[order][:1], until[:-1]))
+    return int(lane.idle_within(("dispatch",), since, until).sum()) // lane.steps
 
 
 def keras_frames(lane: Lane) -> bool:
