@@ -70,10 +70,11 @@ class CleanStep:
 
     ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
-    length of the clean step with its 95 % interval; ``parts`` has the same for each part, but waits
-    of the script also count as Python. ``recording`` is the time that the profiler took, None if
-    another tool recorded the profile. ``rare`` lists events that occur, or take long, in some steps
-    only. ``work_varies``: the steps may do different work, such as sequences of another length.
+    length of the clean step with its 95 % interval; ``parts`` has both for each part. In ``parts``,
+    waits of the script also count as Python. ``recording`` is the time that the profiler took; it
+    is None if another tool recorded the profile. ``rare`` lists events that occur, or take long, in
+    some steps only. ``work_varies``: the steps may do different work, such as sequences of another
+    length.
     """
 
     rank: int | None
@@ -99,7 +100,7 @@ class CleanStep:
 
     @property
     def mean_step(self) -> MeanStep:
-        """Return the clean step: for each part the whole ns, summed over all steps."""
+        """Return the clean step as a ``MeanStep``: its parts are ns summed over all steps."""
         spent = self.intervals.end_ns - self.intervals.start_ns
         totals = np.bincount(self.intervals.label, weights=spent).astype(np.int64).tolist()
         sums = {self.intervals.labels[label]: ns for label, ns in enumerate(totals) if ns}
@@ -123,7 +124,10 @@ class _Clock:
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return the clock with which each interval takes ``left_ns``; gaps keep their length."""
+        """Return the clock with which each interval takes ``left_ns``.
+
+        The time between two intervals stays the same.
+        """
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -210,7 +214,7 @@ def clean_step(
                 quantile, times = slots.raised(quantile, times, extra, least_ns)
                 least_between = BETWEEN_RAISED
         cost_ns, recording = cost.per_slot(times, timed, most_ns, only_bound=starved)
-        if iterations and blocked_ns:  # a part of these waits may be in ``times``
+        if iterations and blocked_ns:  # ``times`` may already contain some of these waits
             more_ns = iterations.quantile_ns() - float((times - cost_ns) @ slots.share)
             blocked_ns = max(blocked_ns + min(more_ns, 0.0), 0.0)
         rounds = measured.info.profiled_rounds
@@ -272,7 +276,7 @@ def _disturbance(
     down = 0.0 if share is None else (1 - share) * math.log(max(threads, 1))
     if share is not None:  # on a busy core, caches are shared even while the thread runs
         down += SHARED_CORE * (1.0 if 1 - share > MOST_WAITED else 1 - share)
-    if clean_ns < 0.99 * timed:  # on a busy machine, the iterations do not limit the interval
+    if clean_ns < 0.99 * timed:  # busy machine: the iterations do not limit the 95 % interval
         return Disturbance(down, between=between)
     median = iterations.quantile_ns(0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)

@@ -1,7 +1,8 @@
 """The ledger: every nanosecond of a step on each device, counted once.
 
-Sums the attributed time intervals (``attribution``) by part. Returns rows (rank, step, device,
-state, part, ns). The rows of one device in one step sum to exactly the step's length. A rank with
+Sums the attributed time intervals (``attribution``) by part: a category of work if the state is
+busy, a cause of idle time if it is idle. Returns rows (rank, step, device, state, part, ns). The
+rows of one device in one step sum to exactly the step's length. A rank with
 device activities has rows for each device. Any other rank has rows for its host threads together,
 with ``device`` null.
 """

@@ -101,7 +101,7 @@ class Answer:
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
-        """Return the column names for a terminal; ">" marks numbers, to be aligned to the right."""
+        """Return the column names for a terminal; ">" before a name: a column of numbers."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
     def texts(self) -> Iterator[list[str]]:

@@ -112,7 +112,7 @@ def waits_of(device: DeviceActivity) -> Waits:
 
 
 class _Gaps:
-    """Collects a device's idle times before activities; the activities come in parts, in order."""
+    """Collects a device's idle times before activities, which are added in batches, in order."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -120,7 +120,7 @@ class _Gaps:
         self._latencies_ns: list[Ints] = []
 
     def add(self, device: DeviceActivity) -> None:
-        """Add the next part of the device's activities."""
+        """Add the next batch of the device's activities."""
         reached = np.maximum.accumulate(np.append(self._reached, device.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(device.start_ns > reached[:-1])
@@ -136,7 +136,7 @@ class _Gaps:
         self._latencies_ns.append((until - returned)[waited])
 
     def waits(self) -> Waits:
-        """Return the waits between the activities of all added parts."""
+        """Return the waits between the activities of all added batches."""
         since, until, host_until = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0

@@ -132,9 +132,10 @@ class Peaks(Record, frozen=True):
 class ScriptLine(Record, frozen=True):
     """A line or function of the user's code, outside a framework, in which steps spend time.
 
-    ``share`` is the share of the sampled time, and ``ns`` the time per sampled step. ``call`` is
-    the function that the line calls. If ``call`` is None, the line only waits, or the entry is
-    about all of ``function``, which calls no framework. ``file`` is None for the garbage collector.
+    ``share`` is the line's share of the sampled time, and ``ns`` its time per sampled step.
+    ``call`` is the function that the line calls. If ``call`` is None, the line only waits, or the
+    entry is about all of ``function``, which calls no framework. ``file`` is None for the garbage
+    collector.
 
     ``waits_ns`` is the part of ``ns`` in which the thread was blocked by something other than a
     framework; None if unknown. ``beside`` is True for a line that a framework calls in another
@@ -151,13 +152,25 @@ class ScriptLine(Record, frozen=True):
     beside: Flag = None
 
 
+class ScriptTree(Record, frozen=True):
+    """A function of the user's code that visits trees: one call of it makes several calls of it.
+
+    ``ns`` is the time per sampled step, with the functions that it calls.
+    """
+
+    file: Text = None
+    line: Int = None
+    function: Text = None
+    ns: Int = None
+
+
 class Recompiled(Record, frozen=True):
     """A compiled function of a script that was compiled again, and the last change that caused it.
 
-    ``times`` counts the compilations after the first one. ``changed`` is ``function`` (the script
-    created the function anew), ``shape``, ``dtype``, ``value`` (of a Python object) or
-    ``structure`` (number of arrays) of ``argument``, an argument. ``before`` and ``after`` are the
-    texts of the shape, dtype or value.
+    ``times`` counts the compilations after the first one. ``changed`` is ``function`` if the script
+    created the function anew. Otherwise it is what changed in the argument ``argument``: ``shape``,
+    ``dtype``, ``value`` (of a Python object) or ``structure`` (number of arrays). ``before`` and
+    ``after`` are the texts of the shape, dtype or value.
 
     For torch.compile, ``argument`` may be any expression, and ``changed`` may also be ``size``,
     ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``: any other condition, with
@@ -474,6 +487,14 @@ class RunInfo(Record, frozen=True):
             "without time inside a framework, and how long each line waited; lstmprof samples "
             "these steps after the timed steps",
             "the steps run no code of yours, or the training ended before these steps",
+        ),
+    ] = None
+    script_tree: Annotated[
+        ScriptTree | None,
+        fact(
+            "function of your script that calls itself several times from one call, as a function "
+            "over the nodes of a tree does, and its time per sampled step",
+            "the samples show no such function, or the training ended before these steps",
         ),
     ] = None
     recompiled: Annotated[

@@ -167,7 +167,7 @@ class StepPasses:
                     if not self.plan.alike and time.perf_counter_ns() - began_ns >= MOST_NS:
                         break
         finally:
-            self.cost["script_lines"] = sampler.lines()
+            self.cost.update(sampler.facts())
 
     def keep_latest(self) -> None:
         """Keep the profile of a training that ended early, if a step ended while profiling."""

@@ -144,7 +144,10 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often most nodes outside of loops ran; None if it is uncertain."""
+        """Return how often the program ran: as often as most nodes outside of loops.
+
+        Return None if this is uncertain. ``repetitions`` is how often a loop's body ran.
+        """
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -191,7 +194,10 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Return one kernel per run of each node: the kernels with the node's most frequent name."""
+    """Return one kernel per run of each node: the kernels of the node's most frequent kernel name.
+
+    ``codes`` has the node of each event.
+    """
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
     kernels_of: dict[int, Ints] = {}
@@ -213,7 +219,7 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient) of each layer op; gradients run in reverse order."""
+    """Yield (row, rows of its gradient op) for each layer op; gradients run in reverse order."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
@@ -290,7 +296,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Yield the loops of cells of each run of the program, in the order of their last matmul."""
+    """Yield for each run of the program its loops of cells, sorted by their last matmul."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -327,7 +333,11 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop with cells; ``rows`` and ``backward`` are from all runs."""
+    """Yield each run of one loop, if it has cells.
+
+    ``rows`` and ``backward`` are the events of all runs. ``conditions`` is how often the loop's
+    condition ran in all runs.
+    """
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:

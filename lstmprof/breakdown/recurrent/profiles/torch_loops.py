@@ -261,7 +261,7 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, positions: Sequence[int]) -> b
 def _units_of_gates(
     reader: _Reader, tokens: _Tokens, positions: Sequence[int]
 ) -> tuple[Network, ...]:
-    """Return the cells if each matmul computes all gates of a cell; activations do not count."""
+    """Return the cells if each matmul computes all gates of a cell; activations are ignored."""
     at = np.array(positions)
     roles = tokens.roles[at]
     if CELL in roles:
@@ -307,21 +307,21 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the compiled regions of the run's matmuls; empty if one is outside of regions."""
+        """Return the rows of the compiled regions around matmuls; empty if a matmul has none."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the rows of the run's ops, with ``regions`` if no region has two time steps."""
+        """Return the rows of the run's ops; add ``regions`` if each repetition has its own."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether all repetitions certainly belong to one layer, not two of equal width."""
+        """Return whether all repetitions certainly belong to one layer, not to two equal layers."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 

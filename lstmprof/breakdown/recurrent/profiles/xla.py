@@ -250,7 +250,7 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
-    """Return the cells of a time step: as many matmuls as possible, in as few cells as possible.
+    """Return the cells of a time step, with as many matmuls and as few cells as possible.
 
     Matmuls before and after the cells are left out only if a tanh shows the cells' hidden units.
     """
