@@ -300,7 +300,7 @@ class LineSampler:
         return spent
 
     def _row(self, line: Optional[_Line], ns: int, waited_ns: int) -> Dict[str, Any]:
-        """Return the entry of ``line``; None stands for the garbage collector."""
+        """Return the entry of ``line``; a ``line`` of None stands for the garbage collector."""
         shows_waits = self._shows_waits and not (line and line.beside)
         return {
             "file": line and os.path.basename(line.code.co_filename),

@@ -82,7 +82,10 @@ def _bytes(table: str) -> Amount:
 
 
 def _value_reads(profile: StepProfile) -> float:
-    """Count the values that the host reads; ``aten::item`` and the op inside it count as one."""
+    """Return the number of values that the host reads per step.
+
+    ``aten::item`` and the op inside it count as one.
+    """
     outer = [row for row in profile.rows("ops") if row["name"] in VALUE_READS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)

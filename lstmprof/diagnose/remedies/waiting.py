@@ -319,7 +319,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return how long the diagnosed device waits for other ranks per step, in ns; 0 if unknown."""
+    """Return the ns per step in which the diagnosed device waits for other ranks; 0 if unknown."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 

@@ -76,7 +76,7 @@ def eager(lane: Lane) -> tuple[Fact, ...]:
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
-    """Return the host time of calls of JAX programs and of TensorFlow's eager ops and functions.
+    """Return calls of JAX programs and of eager TensorFlow, with the host time of calling.
 
     A call's time is the dispatch and Python inside the call, and in the gap since the previous
     call. A gap does not count if it is longer than ``UNUSUAL`` times the median gap.
@@ -120,7 +120,7 @@ def _compiling(lane: Lane) -> Flags:
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """Return the rows of the events ``chosen`` that no event of ``around`` encloses (two masks)."""
+    """Return the rows of those events of the mask ``chosen`` that none of ``around`` encloses."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
@@ -144,8 +144,8 @@ LONG_CALL_NS = 1_000_000
 #: A first call also loads or initialises something if it takes at least this many times as long as
 #: the median of the later calls.
 LONGER = 10
-#: ``LONGER`` for ops that compute on the CPU, whose time also depends on the size of their input.
-#: Chosen by hand.
+#: The limit instead of ``LONGER`` for ops on the CPU, whose time also depends on their input's
+#: size. Chosen by hand.
 LONGER_ON_CPU = 100
 
 
@@ -185,7 +185,7 @@ def starting(lane: Lane) -> Flags:
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield for each call name (rows of calls that load or initialise, median ns of other calls).
+    """Yield (rows of calls that load or initialise, median ns of the other calls) per call name.
 
     A call loads or initialises if its name says so, or if it is a first call that takes much longer
     than later calls. The first launch of each kernel is a first call, because it loads the kernel.
@@ -206,7 +206,7 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield (rows of unusually long first calls, median ns of later calls) for each computing op.
+    """Yield (rows of unusually long first calls, median ns of later calls) per computing op.
 
     Yield nothing for a profile with step markers, because its steps were warmed up. In a profile
     without markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution`` takes 74 ms on the
@@ -248,7 +248,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
         first = np.union1d(first, rows[early])
     others = np.setdiff1d(rows, first)
     if not len(others) and _ALLOCATES.search(name):
-        others = first[1:]  # further allocations before the first kernel are work of the same kind
+        others = first[1:]  # other allocations before the first kernel show the usual time
     middle = upper_median(dur[others]) if len(others) else None
     if loads(name):
         long = np.ones(len(first), dtype=np.bool_)

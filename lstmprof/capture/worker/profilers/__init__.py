@@ -42,7 +42,7 @@ class Profiler:
         return False
 
     def find_device(self) -> None:
-        """Find out on which device this process works now."""
+        """Store on which device this process works now."""
 
     def wait(self, outcome: Any = None) -> None:
         """Wait until the device has finished; ``outcome`` is the result of a step."""
@@ -68,7 +68,10 @@ class Profiler:
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return (a function with almost no work, its number of recorded events), or None."""
+        """Return (a function with almost no work, number of events that a call records).
+
+        Return None if there is no such function.
+        """
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:

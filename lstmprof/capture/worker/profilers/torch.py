@@ -146,7 +146,7 @@ def _quiet(session: Any) -> Iterator[None]:
     PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. If there is a
     GPU, these lines are not suppressed, because the level that hides them would also hide CUPTI's
     errors. A level that the user has set is not changed. PyTorch 2.9 to 2.12 warn that a second
-    cycle would clear the events.
+    cycle would clear the events; this warning is hidden, too.
     """
     kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
     with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
