@@ -93,7 +93,7 @@ class Process:
             yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text or None) of each row's event, in portions as ``chunks``."""
+        """Yield ``extdata`` (JSON text or None) of each row's event, divided like ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -394,6 +394,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the machine's GPUs by node, each once; every process lists all of them."""
+    """Return the machine's GPUs once, sorted by node; every process lists all of them."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

@@ -205,7 +205,7 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """Return ``torch.cat`` for a call; for a stack, its last own frame: ``model.py:33``."""
+    """Return ``torch.cat`` for a call, ``model.py:33`` (last frame outside pyprof) for a stack."""
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):

@@ -180,10 +180,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return a mask of the gaps between successive samples with events before ``until_ns``.
-
-    A gap is in the mask if an event in it may begin before this time.
-    """
+    """Return for each gap between samples whether its events may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
@@ -364,8 +361,8 @@ def _beginning_of_step(
 ) -> Beginning | None:
     """Return the part of the profile that began before the end of ``step``.
 
-    Return None if a device is used in the file, but not in this part: in this case it is unknown
-    what the host waits for.
+    ``elsewhere`` has the categories of the events in all samples. Return None if a device is used
+    in the file, but not in this part: in this case it is unknown what the host waits for.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
