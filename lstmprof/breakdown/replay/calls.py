@@ -85,8 +85,8 @@ def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Arr
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))
 
 
-#: Ops that make one view of a tensor and compute nothing, by the part of the name after the colons.
-#: Ops that make several views are not included, because the next op may use only one of them.
+#: Names (after the colons) of ops that make one view of a tensor and compute nothing. Ops that make
+#: several views are not included, because the next op may use only one of the views.
 #: Source: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
@@ -121,7 +121,7 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        # for each event: the nearest event around it that computes, or ``NONE``
+        # for each event: row of the nearest event around it that computes, or ``NONE``
         self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
         self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
@@ -175,11 +175,12 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return two masks: events that vanish if slices' gradients are not summed; slicing ops.
+        """Return two masks of events, for gradients of slices that autograd sums.
 
-        For each slice, autograd fills a tensor as large as the sliced tensor and adds it to the
-        sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
-        do not vanish.
+        The first has the events that vanish without the sums, the second the slicing ops. For each
+        slice, autograd fills a tensor as large as the sliced tensor and adds it to the sum, so the
+        time is quadratic in the number of slices. The copies of the slices' gradients do not
+        vanish.
         """
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
@@ -218,7 +219,7 @@ class Calls:
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the work of its calls, and calls that issue only such work.
+        """Return ``vanished``, the work of its calls, and calls that issue only such work.
 
         Events inside these calls are added, too.
         """
@@ -230,7 +231,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the autograd nodes of its ops, and the engine's empty ranges."""
+        """Return ``vanished`` and the autograd nodes of its ops; also engine ranges left empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)
@@ -238,7 +239,7 @@ class Calls:
         return np.asarray(vanished | self._beneath(engine & (remaining == 0)), dtype=np.bool_)
 
     def _with_views(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the views right before its calls."""
+        """Return ``vanished`` and the views right before its calls."""
         views = vanished & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = vanished & self.is_call

@@ -31,7 +31,7 @@ from lstmprof.events.threads import thread_ids
 
 @dataclass(frozen=True)
 class Replay:
-    """When the host segments and activities of a graph would run, and the length of the step.
+    """When host segments and activities run in a replay, and the length of the replayed step.
 
     Arrays have one entry per segment or activity. The step ends when its thread has passed its last
     segment and all activities of the step have ended.

@@ -46,7 +46,7 @@ COLUMNS = (
 
 
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
-    """Return one row per part, then one per Python line, of ``samples``; largest first.
+    """Return one row per part, then one per Python line; each of the two sorted, largest first.
 
     ``steps`` are the run's clean steps, or its mean steps if it has no clean step. The table is
     empty if ``samples`` is None.

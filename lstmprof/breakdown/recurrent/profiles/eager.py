@@ -147,7 +147,7 @@ def _units(
     whole, gates = GATES[cell] * cells, outputs.total()
     unit = Network(cell, batch=batch, hidden=hidden)
     widths = [width for width in outputs if width != hidden]
-    if gates == whole and len(outputs) == 1 and widths and widths[0] > hidden:  # x and h in one
+    if gates == whole and len(outputs) == 1 and widths and widths[0] > hidden:  # x and h joined
         return (replace(unit, inputs=widths[0] - hidden),), cells
     if gates != 2 * whole or len(widths) > 1:
         return (), 0
