@@ -169,7 +169,10 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Join facts of all rounds for run.json: concatenate lists, add counts, keep peak values."""
+    """Join facts of all rounds for run.json.
+
+    Lists are concatenated, counters are added, and the largest peak of memory is kept.
+    """
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]

@@ -65,7 +65,7 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """Return the ``names`` that equal or match a pattern (``*``, ``?``, ``[…]``), in their order.
+    """Return those of ``names`` that match a pattern (``*``, ``?``, ``[…]``), in unchanged order.
 
     ``kind`` is the word for ``names`` in messages. ``unknown(pattern)`` makes the error for a
     pattern without a match; by default, the error suggests the nearest name.

@@ -144,7 +144,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A virtual environment with these packages for one Python, which may not exist yet."""
+    """A virtual environment for one Python with these packages; its folder may not exist yet."""
 
     packages: tuple[str, ...]  # pip's requirement specifiers and options
     python: Python

@@ -365,7 +365,7 @@ _NOT_OWN = tuple(
 
 @functools.lru_cache(maxsize=None)
 def _is_own(file: str) -> bool:
-    """Return whether a file is the user's: not Python's, lstmprof's or an installed package's."""
+    """Return whether a file is the user's; files of Python, lstmprof and packages are not."""
     if file.startswith("<"):
         return file.startswith("<ipython")
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)

@@ -110,7 +110,10 @@ def xplane_in(folder: str) -> Tuple[str, str]:
 
 
 def keras_version() -> Optional[str]:
-    """Return the version of the Keras that the implementation uses, or of any imported Keras."""
+    """Return the version of the implementation's Keras; if it uses none, of the imported Keras.
+
+    Return None without Keras.
+    """
     taken = sys.modules.get("lstmprof.implementations.keras._installed")
     keras = getattr(taken, "keras", None) or sys.modules.get("keras")
     version: Optional[str] = getattr(keras, "__version__", None)

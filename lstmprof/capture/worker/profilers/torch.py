@@ -257,7 +257,10 @@ def _matmul_precision(device_type: str) -> Optional[str]:
 
 
 def _tf32() -> Dict[str, Optional[bool]]:
-    """Return whether matmuls and cuDNN's recurrent layers may use TF32; None before PyTorch 1.7."""
+    """Return two settings: whether matmuls, and whether cuDNN's recurrent layers, may use TF32.
+
+    A value is None if this PyTorch (before 1.7) does not have the setting.
+    """
     matmul, cudnn = fp32_precision("cuda", "matmul"), fp32_precision("cudnn", "rnn")
     if matmul is not None and cudnn is not None:
         return {"matmul_tf32": matmul == "tf32", "cudnn_tf32": cudnn == "tf32"}
