@@ -408,7 +408,7 @@ def timings(
     """Return the statistics of ``timings.parquet``; None if no iteration came after warm-up.
 
     ``clean`` is the clean step, None if no step was profiled. ``work_varies``: the profiled steps
-    may do different work, so a few of them cannot be compared with other iterations.
+    may do different work, so a few profiled steps cannot be compared with the timed iterations.
     """
     counted = Iterations.of(table, info)
     if counted is None:

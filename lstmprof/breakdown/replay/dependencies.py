@@ -214,7 +214,7 @@ def _previous_of_stream(device: Ints, stream: Ints) -> Ints:
 
 
 def _indices_of(event_id: Ints, wanted: Ints) -> Ints:
-    """Return the index in ``event_id`` of each of ``wanted``, or ``NONE``."""
+    """Return for each id in ``wanted`` its index in ``event_id``, or ``NONE``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)

@@ -112,7 +112,7 @@ def _innermost_by_thread(
 def _thread_segments(
     segments: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return thread, start, end, event row and awaited thread of each segment of a thread."""
+    """Return the segments of a thread as columns: thread, start, end, event row, awaited thread."""
     rows = np.flatnonzero(segments.thread == number)
     bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))

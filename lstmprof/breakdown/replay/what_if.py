@@ -205,7 +205,10 @@ class Prediction:
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return predictions for the step ``window`` of annotated ``events``, one per change."""
+    """Return one prediction per change for the step ``window``.
+
+    ``events`` have launches and categories (``events.annotate``).
+    """
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, unchanged_times, causes).length_ns
