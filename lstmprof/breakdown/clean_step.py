@@ -291,7 +291,7 @@ class _Cost:
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # Recording host events does not delay a device that is working, so its usual cost is 0.
+        # Recording host events does not delay a working device, so the usual cost on a device is 0.
         times = 1.0 if profiler == TENSORFLOW_PROFILER else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs

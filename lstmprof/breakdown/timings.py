@@ -299,7 +299,7 @@ class Iterations:
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
             if children or ran_ns is None or all_ns is None:
                 return None
-            # Waits before and after an iteration count, too, and hide how long it was blocked.
+            # The waits may include some before or after an iteration, which hide blocked time.
             blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
             if blocked_ns > LEAST_LOST * wall_ns.sum():
                 return None

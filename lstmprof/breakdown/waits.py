@@ -89,7 +89,7 @@ _NEVER = np.iinfo(np.int64).min
 class Waits:
     """When a device was idle in the whole profile, and the longest time that counts as latency."""
 
-    since_ns: Ints  # when the device became idle
+    since_ns: Ints  # when the device became idle, for each time that it was idle
     until_ns: Ints  # when the next activity began
     host_until_ns: Ints  # until when a host thread may show the reason; ``since_ns`` if queued
     latency_ns: int

@@ -77,10 +77,10 @@ class Dependencies:
     """
 
     order: list[int]
-    previous: Ints  # for each segment, the previous one of its thread
-    waits_for: Positions  # for each segment
+    previous: Ints  # for each segment, index of the previous segment of its thread
+    waits_for: Positions  # for each segment, the point on another thread that it waits for
     activities: Activities
-    syncs: dict[int, Sync]  # by index of the segment
+    syncs: dict[int, Sync]  # index of a segment → the sync that ends in it
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
