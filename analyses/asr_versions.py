@@ -68,7 +68,10 @@ def _over(step: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return one claim per system, network and older version: its step over the newest's step."""
+    """Return one claim per system, network and older version.
+
+    Its number is the older version's step divided by the newest version's step.
+    """
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False

@@ -42,7 +42,7 @@ GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per system of the study: seconds of three epochs in the study and in ours."""
+    """Return one row per system: the seconds of three epochs in the study, and in our runs."""
     captured = steps.of_network(steps.table(runs), NETWORK)
     rows = []
     for line in published("imdb").itertuples():

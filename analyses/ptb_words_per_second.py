@@ -108,7 +108,7 @@ def _template(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _mechanism(large: pd.DataFrame, *implementations: str) -> str:
-    """Return the share of matmuls in the steps that are compared."""
+    """Return a sentence on the share of matmuls in the steps of ``implementations``."""
     shares = large.set_index("implementation").product_share
     each = " and ".join(f"{percent(shares[name])} ({name})" for name in implementations)
     return f"matmuls, which both cells compute, take {each} of the step on one thread of a CPU"

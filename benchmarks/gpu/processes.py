@@ -71,7 +71,7 @@ def _module(
 ) -> Ended:
     """Run ``python -m module`` for at most ``limit_s`` seconds; return how it ended.
 
-    The fault is the last line of its output, or that it took too long.
+    The fault is the last line of its output, or a line that says that it took too long.
     """
     began_s = time.monotonic()
     with tempfile.TemporaryFile() if log is None else log.open("w+b") as said:
@@ -94,7 +94,7 @@ def _module(
 
 
 def _code(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
-    """Return the exit code, or None if the limit was reached; end all its child processes."""
+    """Return the exit code of ``process``, or None after ``limit_s``; end all its children."""
     try:
         return process.wait(max(limit_s, 0.1))
     except subprocess.TimeoutExpired:

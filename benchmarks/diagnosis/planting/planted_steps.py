@@ -46,7 +46,8 @@ class Cause:
     """A cause that can be planted in a compiled program, or in the Python code around it.
 
     In a program (``size`` > 0), ``unit`` maps a (size, size) tensor to the next one. In Python,
-    ``unit()`` returns a function that is one unit. ``in_input``: it belongs to the input phase.
+    ``unit()`` returns a function that runs one unit. ``in_input``: the cause belongs to the input
+    phase.
     """
 
     name: str
@@ -170,9 +171,9 @@ class Planted:
         raise NotImplementedError
 
     def unit(self, cause: Any) -> Unit:
-        """Return a function that is one call of ``cause``.
+        """Return a function that runs one unit of ``cause``.
 
-        It has no parameters; in a compiled program, its parameter is a tensor.
+        The function has no parameters; in a compiled program, its parameter is a tensor.
         """
         return cause.unit if cause.in_program else cause.unit()  # type: ignore[no-any-return]
 

@@ -201,7 +201,7 @@ class StepPasses:
     def _timed(
         self, share: timing.Quota, warmup: bool = False, after_profile: bool = False
     ) -> Steps:
-        """Add a row for each step of ``share``; no step begins after its time limit."""
+        """Time the steps of ``share``, one row each; no step begins after the share's limit."""
         clock, wait = time.perf_counter_ns, self.profiler.wait
         began_ns, number = clock(), 0
         for number in range(share.iterations):

@@ -104,7 +104,7 @@ def _report_to_stdout(mark: str) -> Report:
 
 
 def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Return the result of the timing pass and the profile pass, or the failure in one line."""
+    """Return the results of both passes; after a failure, ``{"failure": [fault, next step]}``."""
     try:
         return captured(request, folder, report)
     except LstmprofError as error:

@@ -300,7 +300,7 @@ class LineSampler:
         return spent
 
     def _row(self, line: Optional[_Line], ns: int, waited_ns: int) -> Dict[str, Any]:
-        """Return the entry of ``line``; None stands for the garbage collector."""
+        """Return the entry of ``line``; a ``line`` of None stands for the garbage collector."""
         shows_waits = self._shows_waits and not (line and line.beside)
         return {
             "file": line and os.path.basename(line.code.co_filename),
@@ -365,7 +365,7 @@ _NOT_OWN = tuple(
 
 @functools.lru_cache(maxsize=None)
 def _is_own(file: str) -> bool:
-    """Return whether a file is the user's: not Python's, lstmprof's or an installed package's."""
+    """Return whether a file is the user's; files of Python, lstmprof and packages are not."""
     if file.startswith("<"):
         return file.startswith("<ipython")
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)

@@ -123,7 +123,10 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map each shared name to (Lasagne's name, variable, gate) of each gate, in shared order."""
+    """Map each framework-independent name to [(Lasagne's name, variable, gate) per gate].
+
+    The gates have the framework-independent order.
+    """
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):

@@ -147,7 +147,7 @@ def _units(
     whole, gates = GATES[cell] * cells, outputs.total()
     unit = Network(cell, batch=batch, hidden=hidden)
     widths = [width for width in outputs if width != hidden]
-    if gates == whole and len(outputs) == 1 and widths and widths[0] > hidden:  # x and h in one
+    if gates == whole and len(outputs) == 1 and widths and widths[0] > hidden:  # x and h joined
         return (replace(unit, inputs=widths[0] - hidden),), cells
     if gates != 2 * whole or len(widths) > 1:
         return (), 0
@@ -170,7 +170,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
         return
     inputs, (codes, names) = Inputs(events), events.texts("name")
     for step_rows in by_step(events, rows):
-        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, ranges
+        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, rows of ranges
         cells: dict[tuple[str, Network], list[int]] = {}
         for row in step_rows.tolist():
             title, network = (

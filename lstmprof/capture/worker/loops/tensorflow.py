@@ -112,7 +112,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return the needles of the implementation; for a step compiled by XLA, only ``XLA``."""
+        """Return pairs as in the base class; for a step compiled by XLA, only the text ``XLA``."""
         return [("", XLA)] if self.xla else super().needles()
 
 
@@ -302,7 +302,10 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return "number name" -> TensorFlow variable, or the one that a Keras variable wraps."""
+        """Return "number name" -> TensorFlow variable.
+
+        For a Keras variable, this is the TensorFlow variable that it wraps.
+        """
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
             for n, v in enumerate(network.trainable_variables)

@@ -106,7 +106,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         self.fetches: Optional[List[Any]] = None  # the first step creates them
 
     def _made(self) -> List[Any]:
-        """Add the nodes of a step to the graph; return [loss] or [loss, optimizer's update]."""
+        """Add the nodes of a step to the graph; return [loss], in training [loss, update]."""
         loss = self.fed.loss()
         if self.forward_only:
             return [loss]

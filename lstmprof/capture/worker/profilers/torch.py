@@ -146,7 +146,7 @@ def _quiet(session: Any) -> Iterator[None]:
     PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. If there is a
     GPU, these lines are not suppressed, because the level that hides them would also hide CUPTI's
     errors. A level that the user has set is not changed. PyTorch 2.9 to 2.12 warn that a second
-    cycle would clear the events.
+    cycle would clear the events; this warning is hidden, too.
     """
     kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
     with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
@@ -257,7 +257,10 @@ def _matmul_precision(device_type: str) -> Optional[str]:
 
 
 def _tf32() -> Dict[str, Optional[bool]]:
-    """Return whether matmuls and cuDNN's recurrent layers may use TF32; None before PyTorch 1.7."""
+    """Return two settings: whether matmuls, and whether cuDNN's recurrent layers, may use TF32.
+
+    A value is None if this PyTorch (before 1.7) does not have the setting.
+    """
     matmul, cudnn = fp32_precision("cuda", "matmul"), fp32_precision("cudnn", "rnn")
     if matmul is not None and cudnn is not None:
         return {"matmul_tf32": matmul == "tf32", "cudnn_tf32": cudnn == "tf32"}
