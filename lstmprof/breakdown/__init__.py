@@ -2,7 +2,7 @@
 
 ::
 
-    tables        the tables of the profiled steps, computed from the annotated events
+    tables        tables of the profiled steps, from events with links, steps and categories
     timings       step times of the iterations that ran without the profiler
     host, waits   what each host thread and device did at each instant of a step
     attribution   each step divided into time intervals; each belongs to one event or wait

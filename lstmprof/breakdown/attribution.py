@@ -132,7 +132,7 @@ class Attribution:
 
 
 class _StepBounds:
-    """Start, end and thread of each step, clipped to ``within``; ``ends_ns`` is not clipped."""
+    """Start, end and thread of each step; ``within`` clips start and end, but not ``ends_ns``."""
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (

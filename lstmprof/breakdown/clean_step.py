@@ -117,7 +117,10 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Converts profile times to clean times: ``clean_ns`` at ``knots_ns``, linear between them."""
+    """Converts profile times to clean times, by linear interpolation.
+
+    ``clean_ns`` has the clean time of each profile time in ``knots_ns``.
+    """
 
     knots_ns: Ints
     clean_ns: Ints
@@ -288,7 +291,7 @@ class _Cost:
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # Recording host events does not delay a device that is working, so its usual cost is 0.
+        # Recording host events does not delay a working device, so the usual cost on a device is 0.
         times = 1.0 if profiler == TENSORFLOW_PROFILER else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
@@ -304,18 +307,18 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def usual(self, times: Floats) -> Floats:
-        """Return the usual cost of recording in each slot, in ns; ``times`` has a time per slot."""
+        """Return the usual cost of recording in each slot, in ns; ``times`` has their times."""
         return self._slot_costs_ns(times, self._usual_event_ns(times))
 
     def _usual_event_ns(self, times: Floats) -> float:
         return min(self._usual, self._shortest(times))
 
     def _slot_costs_ns(self, times: Floats, event_ns: float) -> Floats:
-        """Return the recording cost of each slot for ``event_ns`` per event, at most ``times``."""
+        """Return each slot's recording cost, ``event_ns`` per event, but at most its ``times``."""
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of the slots' time per event, an upper bound of the cost."""
+        """Return the 10th percentile of slots' ns per event: the cost per event is at most this."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -346,7 +349,7 @@ class _Cost:
         recorded_ns = round(float(slot_cost_ns @ share))
         rest = float((times - slot_cost_ns) @ share)
         longest = min(n for n in (timed, most, math.inf) if n is not None)
-        if rest > longest:  # a clean step is not longer than the timed steps
+        if rest > longest:  # a clean step is at most as long as the timed steps
             slot_cost_ns = times - (times - slot_cost_ns) * (longest / rest)
         recording = Recording(
             events=int(self._recorded.borders.sum()) / 2 / steps,

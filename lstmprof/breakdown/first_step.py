@@ -76,7 +76,7 @@ def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanS
 
 
 def _joined(lane: MeanStep) -> MeanStep:
-    """Return the breakdown ``lane`` with launch latency and queued time combined in one part."""
+    """Return ``lane``, with launch latency and queued time added up in one part."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns

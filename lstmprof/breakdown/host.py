@@ -41,8 +41,8 @@ _BACKWARD_RANGES = {
 #: categories have 0. The states of threads that are not busy follow from ``_FIRST_IDLE`` on.
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: On a CPU: pattern of the names of XLA's copy instructions; name of the event around all
-#: instructions that XLA runs.
+#: Names of events of XLA on a CPU: a copy instruction (pattern), and the event around all the
+#: instructions of a program.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
 #: Events of TensorFlow's input pipeline that compute nothing: they mostly run ahead in background
@@ -98,7 +98,9 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the event that decides what the host of ``rank`` does at each time (see above).
+    """Return the event that decides what the host of ``rank`` does at each time.
+
+    Events that compute come first, then the other events, by their state code.
 
     ``computes`` and ``state`` have one entry per event: whether it computes, and its state code.
     """

@@ -86,7 +86,7 @@ def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_E
 
 
 class _Sums:
-    """Nanoseconds by rank, device, step and part, summed batch by batch."""
+    """Sums of ns by rank, device, step and part; batches of events are added one by one."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = windows

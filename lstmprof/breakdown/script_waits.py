@@ -19,7 +19,7 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import CALL_GAP_NS
 from lstmprof.runs.fields import ScriptLine
 
-#: The part of idle time in which a line of the script waits.
+#: Name of the part of idle time in which a line of the script waits.
 SCRIPT_WAITS = "waiting"
 #: lstmprof places waits in the longest times between ops first. It uses a time that is shorter than
 #: this share of all waits only if the longer times are too short for all waits. Chosen by hand.

@@ -94,7 +94,7 @@ class SlotTimes:
 
     @property
     def share(self) -> Floats:
-        """Return for each slot the share of the steps in which it occurs."""
+        """Return for each slot the share of steps in which it occurs, 0–1."""
         return np.asarray(self.present / self.steps)
 
     @property

@@ -300,7 +300,10 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event without a position a free position of its label, or a new one at the end."""
+    """Give each event without a position a free one with its label, or a new one at the end.
+
+    A position is an index in the longest sequence, ``reference``.
+    """
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

@@ -278,7 +278,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register every table (empty if not wanted); return the Parquet files that are read."""
+    """Register every table (empty if not in ``wanted``); return the Parquet files that are read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
@@ -306,7 +306,7 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of all rows in ``files``, pairs of run and path."""
+    """Create the view ``name`` of the rows of all ``files``, which are pairs (run, path)."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return

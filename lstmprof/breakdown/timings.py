@@ -299,7 +299,7 @@ class Iterations:
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
             if children or ran_ns is None or all_ns is None:
                 return None
-            # Waits before and after an iteration count, too, and hide how long it was blocked.
+            # The waits may include some before or after an iteration, which hide blocked time.
             blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
             if blocked_ns > LEAST_LOST * wall_ns.sum():
                 return None
@@ -408,7 +408,7 @@ def timings(
     """Return the statistics of ``timings.parquet``; None if no iteration came after warm-up.
 
     ``clean`` is the clean step, None if no step was profiled. ``work_varies``: the profiled steps
-    may do different work, so a few of them cannot be compared with other iterations.
+    may do different work, so a few profiled steps cannot be compared with the timed iterations.
     """
     counted = Iterations.of(table, info)
     if counted is None:

@@ -282,7 +282,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _with_name_and_device(self, batch: Batch) -> Batch:
-        """Return the events with a name and, if they are activities, with a device."""
+        """Return only the events that have a name and, if they are activities, a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)

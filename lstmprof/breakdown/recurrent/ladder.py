@@ -105,7 +105,10 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return how far a forward pass is optimized; None if too little is recorded."""
+    """Return how far a forward pass is optimized; None if too little is recorded.
+
+    ``floor_ns`` is the least possible time of the pass; it is needed for the last optimization.
+    """
     if work.persistent:
         return Standing(PERSISTENT, None, None)
     if not work.cells or not work.products or not work.pointwise:

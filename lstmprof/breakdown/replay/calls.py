@@ -63,7 +63,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Return a mask of the calls that wait for their copy, and of these copies."""
+        """Return a mask of the blocking calls, which wait for their copy, and of these copies."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -108,7 +108,11 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Finds the ops and calls that nobody needs if some work (activities, host ops) is not done."""
+    """Finds the ops and calls that nobody needs if some work is not done.
+
+    Work is the activities, and the ops that compute on the host. A call is a host op or a runtime
+    call.
+    """
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -130,7 +134,7 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Return a mask of the work of these categories that is not inside other work."""
+        """Return a mask of the work of these categories, except inside work of other categories."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
@@ -140,7 +144,7 @@ class Calls:
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """Return a mask of the work that sets memory to zero and is not a part of other work."""
+        """Return a mask of the work that sets memory to zero, except as a part of other work."""
         around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
@@ -209,7 +213,7 @@ class Calls:
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Return for each event how many items of ``work`` it or the events inside it issued."""
+        """Return for each event how many items of ``work`` were issued in it and inside it."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
@@ -250,7 +254,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return for each call the next call of its thread with the same parent, or ``NONE``."""
+        """Return per event, if it is a call, the row of its thread's next call with its parent."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

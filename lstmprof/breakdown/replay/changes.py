@@ -32,8 +32,8 @@ class ReplayTimes:
     segment_ns: Ints
     activity_ns: Ints
     vanished: Flags  # activities that do not run
-    instant: Flags  # activities that need no time from their launch to their start
-    stream_waits: Flags  # activities that wait for another stream as recorded
+    instant: Flags  # activities that start at once after their launch call
+    stream_waits: Flags  # activities that still wait for another stream
     sync_waits: Flags  # syncs (calls that wait for the device) that still wait
 
 

@@ -201,7 +201,7 @@ class _Walk:
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
         """Return whether ``node`` was replayed before ``than``; the walk visits only such nodes."""
         on_device, number, offset_ns = node
-        if offset_ns is not None:  # its start is known when the segment before it has been computed
+        if offset_ns is not None:  # a segment starts when the one before it was replayed
             number = self._hosts.previous[number]
             if number == NONE:
                 return True

@@ -77,10 +77,10 @@ class Dependencies:
     """
 
     order: list[int]
-    previous: Ints  # for each segment, the previous one of its thread
-    waits_for: Positions  # for each segment
+    previous: Ints  # for each segment, index of the previous segment of its thread
+    waits_for: Positions  # for each segment, the point on another thread that it waits for
     activities: Activities
-    syncs: dict[int, Sync]  # by index of the segment
+    syncs: dict[int, Sync]  # index of a segment → the sync that ends in it
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
@@ -214,7 +214,7 @@ def _previous_of_stream(device: Ints, stream: Ints) -> Ints:
 
 
 def _indices_of(event_id: Ints, wanted: Ints) -> Ints:
-    """Return the index in ``event_id`` of each of ``wanted``, or ``NONE``."""
+    """Return for each id in ``wanted`` its index in ``event_id``, or ``NONE``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)

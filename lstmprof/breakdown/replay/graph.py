@@ -112,7 +112,7 @@ def _innermost_by_thread(
 def _thread_segments(
     segments: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return thread, start, end, event row and awaited thread of each segment of a thread."""
+    """Return the segments of a thread as columns: thread, start, end, event row, awaited thread."""
     rows = np.flatnonzero(segments.thread == number)
     bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
@@ -121,7 +121,7 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # Number of the thread's segments that have begun: equal for intervals in the same gap.
+    # The number of segments of the thread that have begun is equal for intervals in the same gap.
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))

@@ -66,7 +66,7 @@ _NO_STREAM = 2**32 - 1  # CUPTI's number of the stream if a call synchronises a 
 
 
 class _Ordered:
-    """Numbers sorted by time; finds the last before a time, or the first at or after a time."""
+    """Numbers sorted by time; finds the last one before a time, or the first one from a time on."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -82,7 +82,7 @@ class _Ordered:
 
 
 class Streams:
-    """The activities of a step sorted by start, their launches, and what they waited for."""
+    """The activities of a step, sorted by start; finds their launches and what they waited for."""
 
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities

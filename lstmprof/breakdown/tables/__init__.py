@@ -137,7 +137,7 @@ class TableKind:
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
-        """Return this table of annotated ``events``, sorted; ``info`` is run.json, if known."""
+        """Return this table, sorted; ``events`` are annotated, ``info`` is run.json, if known."""
         return Source(events, windows, info).table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
@@ -406,7 +406,7 @@ def table_of(name: str) -> TableKind:
 def tables_of(
     named: Sequence[str], events: EventTable, windows: list[Window], info: RunInfo | None = None
 ) -> dict[str, pa.Table]:
-    """Return the tables ``named``, computed from annotated ``events``.
+    """Return {name: table} for the names in ``named``, computed from annotated ``events``.
 
     Raises:
         UsageError: no table has one of these names.

@@ -69,8 +69,8 @@ READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns by which the table groups events into rows, and text columns of which a row shows
-#: one of several values.
+#: Text columns with equal values for all events of a row, and text columns whose values may differ
+#: within a row; the row shows one of them.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2

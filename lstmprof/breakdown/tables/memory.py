@@ -288,6 +288,6 @@ def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, i
     changes = np.sum(process_changes, axis=0).tolist() if process_changes else [np.nan] * 4
     numbers = (allocated, reserved, grown, *changes)
     return {
-        name: int(number) if abs(number) < 2**63 else None  # NaN: unknown; larger: damaged
+        name: int(number) if abs(number) < 2**63 else None  # NaN: unknown; 2**63 or more: damaged
         for name, number in zip(_SIZES, numbers, strict=True)
     }

@@ -284,7 +284,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, on_device = grouped.groups, grouped.on_device
     around = nearest(parent, is_frame)
-    above = np.full(len(events), NONE, dtype=np.int64)  # the next frame around each frame
+    above = np.full(len(events), NONE, dtype=np.int64)  # row of the next frame around each
     above[rows] = values_at(around, parent[rows])
     launched, backward_host, backward_device = _caused(events, around)
     ranks = events.ints("rank", UNKNOWN)[events.rows_named("forward_id") != NONE]

@@ -147,7 +147,10 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return a number for each of ``rows``, equal for equal rank and ``columns``."""
+        """Return one number per event, equal for equal rank and ``columns``.
+
+        Events that are not in ``rows`` have ``NONE``.
+        """
         numbered = np.full(len(events), NONE, dtype=np.int64)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
         numbered[rows] = numbers.of(*keys)

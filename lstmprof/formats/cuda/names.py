@@ -27,19 +27,20 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: Names by CUpti_ActivityMemcpyKind. Only Nsight Systems has the last three, for unified memory.
+#: Names of copies, indexed by CUpti_ActivityMemcpyKind. Only Nsight Systems has the last three, for
+#: unified memory.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
 )
-#: Names by CUpti_ActivityMemoryKind.
+#: Names of kinds of memory, indexed by CUpti_ActivityMemoryKind.
 MEMORY = (
     *("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"),
     *("Device Static", "Managed Static"),
 )
-#: Names by Nsight Systems' ENUM_CUDA_MEM_KIND.
+#: Names of kinds of memory, indexed by Nsight Systems' ENUM_CUDA_MEM_KIND.
 NSYS_MEMORY = (*MEMORY[1:], MEMORY[0])
-#: Names by CUpti_ActivitySynchronizationType.
+#: Names of waits, indexed by CUpti_ActivitySynchronizationType.
 _SYNCS = (
     *("Unknown Synchronize", "Event Synchronize", "Stream Wait Event", "Stream Synchronize"),
     "Context Synchronize",

@@ -63,8 +63,8 @@ _MOST_AROUND = 2**26
 _MOST_TRIES = 16
 #: The border at which a piece ends is first searched in this many of its last bytes, then in all.
 _END_BYTES = 2**15
-_AHEAD = 2  # pieces per worker that it is reading, or will read next
-_MOST_WAITING = 4  # pieces per worker that are submitted, but not yet yielded in order
+_AHEAD = 2  # number of pieces per worker that it is reading, or will read next
+_MOST_WAITING = 4  # number of pieces per worker that are submitted, but not yet yielded in order
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'

@@ -170,7 +170,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
         return
     inputs, (codes, names) = Inputs(events), events.texts("name")
     for step_rows in by_step(events, rows):
-        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, ranges
+        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, rows of ranges
         cells: dict[tuple[str, Network], list[int]] = {}
         for row in step_rows.tolist():
             title, network = (

@@ -68,7 +68,7 @@ LEAST_NODES = 4
 class _Node:
     """What a node's name shows: its loop, the part of the loop (body or cond), its role in a cell.
 
-    ``scope`` is the path up to the innermost name of a recurrent layer or cell.
+    ``scope`` is the node's path up to and with the innermost name of a recurrent layer or cell.
     """
 
     op_type: str
@@ -387,7 +387,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide ``rows`` among the ``runs`` of a loop; each node runs equally often in each run."""
+    """Divide ``rows`` among the ``runs`` of a loop, in each of which a node runs equally often."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -418,9 +418,9 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for the scopes with a matmul, if the scope's name has "cell".
+    """Return {scope: rows of its nodes} for scopes with a matmul and with "cell" in their name.
 
-    If no name has "cell", return all scopes with a matmul: layers name these scopes.
+    If no scope has, return all scopes with a matmul, which are named after layers.
     """
     scopes: dict[str, list[int]] = {}
     for row in pattern:
@@ -436,7 +436,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network that the inputs (x, state, …) of a cell op show."""
+    """Return the network that the recorded inputs (x, state, …) of a cell op show."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

@@ -50,7 +50,7 @@ _VENDORS = {
 #: Matmul ops of layers that ATen computes itself, with and without namespace.
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Vendor's op → position of the initial states in the list of recorded inputs.
+#: Vendor's op → index of the initial states in the list of recorded inputs.
 _STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
@@ -72,7 +72,7 @@ def within(events: EventTable, outer: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, the rows of the ops ``inside`` it by name, and the parent of every event."""
+    """A layer's op, {name: rows} of the ops ``inside`` it, and the parent of every event."""
 
     inputs: Inputs
     row: int
@@ -141,7 +141,7 @@ def _network(op: _Op) -> Network:
         return replace(network, cells=network.time_steps * network.units)
     if not any(op.named(name) for name in _VENDORS) and network.cell == "lstm":
         chunks = sum(len(rows) for name, rows in op.inside.items() if _CHUNK.fullmatch(name))
-        return replace(network, cells=chunks or None)  # a cell splits its gates with one ``chunk``
+        return replace(network, cells=chunks or None)  # a cell runs one ``chunk`` for its gates
     return network
 
 

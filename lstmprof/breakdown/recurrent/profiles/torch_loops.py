@@ -43,8 +43,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Least number of repetitions of a loop. Two are not enough, because any network may have two equal
-#: parts.
+#: Least number of repetitions of a loop. Two are not enough, because any network may run the same
+#: ops twice.
 LEAST_REPETITIONS = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
@@ -162,7 +162,7 @@ class _Reader:
         return self._memory[key]
 
     def may_compute_gates(self, products: Ints) -> bool:
-        """Return whether a matmul has 3 or 4 times as many outputs as inputs."""
+        """Return whether one of these matmuls has 3 or 4 times as many outputs as inputs."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
@@ -182,14 +182,14 @@ class _Reader:
         return tuple(int(column[row]) for column in self._rank_and_step)
 
     def dtype(self, row: int) -> str | None:
-        """Return the op's first known element type; under autocast, the inner op's type."""
+        """Return the first known element type of the inputs; under autocast, of the inner op."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         own = next((dtype for dtype in named if dtype), None)
         return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a number per row, equal for ops of equal name, widths, role and ``compiled``."""
+        """Return a number per row; it is equal for equal name, widths, role and ``compiled``."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
