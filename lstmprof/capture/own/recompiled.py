@@ -149,7 +149,7 @@ def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
 def _by_name(call: Call) -> Dict[str, Any]:
     """Return the arguments of a call by the names of the parameters, or by their positions."""
     try:
-        function = getattr(call.function, "python_function", call.function)  # of a tf.function
+        function = getattr(call.function, "python_function", call.function)  # inside a tf.function
         return dict(inspect.signature(function).bind(*call.args, **call.kwargs).arguments)
     except (TypeError, ValueError):
         numbers = {"argument {}".format(number + 1): arg for number, arg in enumerate(call.args)}

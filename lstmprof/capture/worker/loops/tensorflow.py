@@ -149,7 +149,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer, which runs one fused kernel per variable with a dense gradient."""
+    """Return the optimizer; it runs one fused kernel for each variable whose gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)

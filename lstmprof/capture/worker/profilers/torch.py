@@ -92,7 +92,7 @@ class TorchProfiler(Profiler):
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return the times around two events; None if the profiler's times are whole µs."""
+        """Return the times around the events of ``call``; None if the times are whole µs."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
