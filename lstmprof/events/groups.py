@@ -24,7 +24,7 @@ Codes = NDArray[Any]
 
 
 def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
-    """Return each event's duration without its direct children, in ns; at least 0."""
+    """Return each event's duration minus those of its direct children, in ns; at least 0."""
     dur = events.dur_ns
     time_ns = dur.copy()
     parent = events.rows_named("parent_id") if parent is None else parent

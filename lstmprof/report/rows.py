@@ -126,7 +126,7 @@ def layers(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return the critical path of the first compared pair, or the first run, longest first."""
+    """Return rows of the critical paths of the first pair (else first run), longest first."""
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
         row
@@ -193,7 +193,7 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def _ran(row: Row) -> tuple[str, str]:
-    """Return the implementation and the conditions of a row of ``sweep``."""
+    """Return (implementation, conditions) of a row of ``sweep``."""
     return row["implementation"], row["conditions"]
 
 
@@ -246,9 +246,10 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return the pairs of runs in each group: pairs with the baseline first, then by difference.
+    """Return each group's pairs of runs: pairs with the baseline, then the other pairs.
 
-    If a group has more than ``MOST_PAIRS`` pairs, return only its pairs with the baseline.
+    Both are sorted by the difference of the steps, largest first. If a group has more than
+    ``MOST_PAIRS`` pairs, return only its pairs with the baseline.
     """
     ordered = []
     for group in groups:
@@ -271,7 +272,7 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     return ordered
 
 
-#: Most ranks and devices of a run that are drawn, and most columns of their heat maps.
+#: Largest number of lanes (devices of ranks) that are drawn, and of columns in a heat map.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 

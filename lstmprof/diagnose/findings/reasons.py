@@ -115,7 +115,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if only the slow run searches gradients for NaN (by ops or settings)."""
+    """Return the reason if ops or settings show anomaly mode only in the slow run."""
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches == [slow]:
         text = f"anomaly mode checks gradients for NaN ({_NAN_SEARCH})"

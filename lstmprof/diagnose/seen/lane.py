@@ -129,7 +129,7 @@ class Lane:
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Return a mask of events whose name ``fits``, of these ``kinds`` (default: ops)."""
+        """Return a mask of events of these ``kinds`` (default: op) with a name that ``fits``."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 

@@ -225,7 +225,7 @@ _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 
 
 def indexed(lane: Lane) -> tuple[Fact, ...]:
-    """Return the time of indexing (``x[t]``): forward, backward, and the sums of the gradients."""
+    """Return the ops of indexing (``x[t]``) and of its gradients and their sums, with times."""
     events = lane.events
     roots = lane.events_named(_SELECTED.match)
     forward = events.rows_named("forward_id")[lane.inside(roots) != NONE]

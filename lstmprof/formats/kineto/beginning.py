@@ -268,7 +268,7 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read the byte ranges ``needed``; return False if they are too large or no events."""
+        """Read the byte ranges ``needed``; return False if they are too large or cut an event."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:

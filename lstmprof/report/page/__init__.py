@@ -54,7 +54,7 @@ SECTIONS = (
     ("stability", "Stability over iterations"),
     ("kernels", "Longest kernels and ops"),
 )
-#: Name of a chart → CSS classes that reserve space for it, so that nothing moves when it is drawn.
+#: Name of a chart → CSS classes that reserve its space, so that nothing moves when it is drawn.
 _RESERVED = {
     "times": "tall",
     "ledger": "tall",
@@ -166,7 +166,7 @@ def vega() -> str:
         bundle = bundle_file.read_bytes().decode()
     except OSError:
         bundle = _bundled_vega()
-        with contextlib.suppress(OSError):  # a cache that cannot be written
+        with contextlib.suppress(OSError):  # if the cache cannot be written
             write_file(bundle_file, bundle.encode())
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
@@ -217,7 +217,7 @@ def _kinds() -> list[tuple[str, str]]:
 
 
 def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
-    """Return the data of the charts and tables for the page's scripts."""
+    """Return what the page's scripts draw: specifications of charts, and rows of tables."""
     return {
         "figures": {figure.key: figure.spec for figure in drawn},
         "parts": table(
@@ -251,7 +251,7 @@ def _undrawn(report: Report) -> Iterator[str]:
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
-    """Return the names of the parts of the breakdown that occur in these pictures, sorted."""
+    """Return the names of the parts of the breakdown in these pictures, busy before idle."""
     codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
     return sorted({parts[code] for parts, code in codes}, key=order_of)
 

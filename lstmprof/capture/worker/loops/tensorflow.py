@@ -112,7 +112,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs as in the base class; for a step compiled by XLA, only the text ``XLA``."""
+        """Return pairs as in the base class; if XLA compiles the step, one that always fits."""
         return [("", XLA)] if self.xla else super().needles()
 
 

@@ -64,7 +64,7 @@ class Profiler:
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profile of ``session`` to a file; return (path, final name of the file)."""
+        """Write the profile of ``session`` to a file; return (path, name to keep it under)."""
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
