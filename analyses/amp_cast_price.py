@@ -96,7 +96,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _seen(lines: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return claim -> fields of ``Claim``: what the sweeps show, and ``holds`` or our number."""
+    """Return claim -> fields of ``Claim`` from our sweeps: ``seen`` and ``holds``, or ``ours``."""
     length, hidden = (sweep.ratios(lines, TORCH_AMP, TORCH, s) for s in ("time_steps", "hidden"))
     keras, keras_length = (
         sweep.ratios(lines, KERAS_AMP, KERAS, s) for s in ("hidden", "time_steps")

@@ -29,7 +29,10 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation, network and version, if PyTorch has several versions."""
+    """Return one row per implementation, network and version of PyTorch.
+
+    Implementations that ran a network in a single version have no row for it.
+    """
     own = steps.table(runs)
     kernels = {run.name: run.info.kernels_used for run in runs}
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]

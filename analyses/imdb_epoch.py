@@ -67,7 +67,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each system's time over PyTorch's, for each GPU, and the study's lessons."""
+    """Return claims: each system's time divided by PyTorch's, per GPU, and the study's lessons."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:

@@ -128,7 +128,7 @@ def _why() -> str:
 
 
 def multiplications(hidden: int) -> int:
-    """Return the multiplications per word: in the two layers and in the output layer.
+    """Return the number of multiplications per word: the sum of both layers and the output layer.
 
     The inputs of a layer are as wide as the layer.
     """

@@ -47,10 +47,10 @@ from lstmprof.runs.run import is_run
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 PLANTING = Path(__file__).with_name("planting")
-#: Timed iterations of a run, over all rounds.
+#: Number of timed iterations of a run, over all rounds.
 ITERATIONS = 90
 CLEAN, SIZING, RUNS, STEP = "clean", "sizing", "runs", "step"
-#: Timed iterations of the first capture, which only measures the clean step.
+#: Number of timed iterations of the first capture, which only measures the clean step.
 SIZING_ITERATIONS = 20
 #: File that is written into the folder of a sweep when all its captures are done.
 NOTED = "sweep.json"

@@ -26,7 +26,7 @@ from lstmprof.errors import UsageError
 TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.45, 0.08, 0.05  # the tests take about 200 s
 #: The most important test file, which runs first, in case that time is short.
 FIRST_TESTS = "test_on_a_gpu"
-#: Number of captures that were not begun and are listed; further ones are only counted.
+#: At most this many captures that were not begun are listed; further ones are only counted.
 MOST_NOT_BEGUN = 5
 #: Exit codes: everything was captured; something failed; the time was up before the plan was done.
 WELL, FAILED, TIME_UP = 0, 1, 3

@@ -49,7 +49,7 @@ def captured(place: Place, request: CaptureRequest, limit_s: float) -> Ended:
         arguments = [str(file), str(place.out), *(["--at-once"] if place.readable else [])]
         ended = _module(place, "benchmarks.gpu.capture_one", arguments, limit_s)
     raw_captures.sweep(place.out)
-    if raw_captures.is_there(place.out, run_name(request)):  # perhaps not yet a run
+    if raw_captures.is_there(place.out, run_name(request)):  # as a run or raw capture
         return dataclasses.replace(ended, fault=None, hung=False)
     fault = ended.fault or "it ended without a capture"
     return dataclasses.replace(ended, fault=fault, hung=ended.hung or ended.took_s >= own_s)

@@ -48,7 +48,7 @@ __all__ = ["TABLES", "Breakdown", "break_down"]
 
 #: The steps that a breakdown can show: the clean step, or the mean of the profiled steps.
 CLEAN, PROFILED = names.STEPS
-#: The table of statistics of the timed iterations.
+#: Name of the table with statistics of the timed iterations.
 TIMINGS = "timings"
 _SLOWDOWN = Column.real(
     "slowdown",

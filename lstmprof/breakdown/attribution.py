@@ -36,8 +36,8 @@ TAIL = "tail:"
 #: What a host thread does, in the order of the codes of ``state_codes``. Then ``HOST`` (no event is
 #: recorded on the thread) and ``UNATTRIBUTED`` (it is unknown which thread the device waits for).
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
-#: Causes of a device's idle time. ``tail:`` causes are for idle time before the end of a step,
-#: after the step's last activity.
+#: Causes of a device's idle time. ``tail:`` causes are for the idle time between the last activity
+#: of a step and the step's end.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
 _FIRST_TAIL = _CAUSES.index(TAIL + _THREAD_CAUSES[0])
 

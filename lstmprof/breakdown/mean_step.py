@@ -36,7 +36,7 @@ def device_word(name: str) -> str:
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; if ``rank`` is None, without a rank."""
+    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; without "of" if ``rank`` is None."""
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 
@@ -125,7 +125,7 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Return (state, part, ns), busy parts first and the largest part of a state first."""
+    """Return (state, part, ns), busy parts first; within a state, the largest part first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part

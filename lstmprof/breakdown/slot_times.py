@@ -120,7 +120,7 @@ class SlotTimes:
         return any(not np.array_equal(shapes[0], others) for others in shapes[1:])
 
     def rare_slots_ns(self, times: Floats) -> float:
-        """Return the time per mean step of slots that at most half of the steps have.
+        """Return the mean ns per step of the slots that at most half of the steps have.
 
         Such slots are often events without a partner in other steps, because a profiler omits ops.
         Return 0 if the time is less than ``LEAST_STALLED`` of the step.
@@ -203,8 +203,8 @@ class SlotTimes:
     def stalled(self, times: Floats, *, only_input: bool, blocked_ns: float = 0.0) -> Floats:
         """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
 
-        Other slots have the time 0. Slots of host work have it, too, because a busy machine makes
-        host work longer. ``times`` has each slot's usual time. With ``only_input``, only waits for
+        Other slots have the time 0; so have slots of host work, because a busy machine makes host
+        work longer. ``times`` has each slot's usual time. With ``only_input``, only waits for
         the input count: on a busy machine, threads wait for each other in arbitrary steps.
 
         If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in

@@ -188,7 +188,10 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a code for each event's name without its ``VARYING`` parts; ``NONE`` for steps."""
+    """Return a number per event, equal for names that differ only in ``VARYING`` parts.
+
+    Step markers have ``NONE``.
+    """
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)

@@ -57,8 +57,8 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Limits of memory in bytes: what DuckDB may use before it writes to disk, and the address space of
-#: each of its threads for stack and heap.
+#: Limits in bytes: the memory that DuckDB may use before it writes to disk, and the address space
+#: for stack and heap of each of its threads.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")

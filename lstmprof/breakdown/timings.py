@@ -270,7 +270,10 @@ class Iterations:
 
     @property
     def _later(self) -> Ints:
-        """Return the second half of each round's iterations before the profile, and after it."""
+        """Return the indices of each round's later iterations.
+
+        They are the second half of those before the profile, and the second half of those after it.
+        """
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)
         members = (np.flatnonzero(passes == number) for number in np.unique(passes))
@@ -378,7 +381,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """Statistics of the timed iterations (ns, J); docs/tables.md describes each field."""
+    """Statistics of the timed iterations, in ns and J; docs/tables.md describes each field."""
 
     iterations: int
     step_ns: float
@@ -464,7 +467,7 @@ def lost_in_words(
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Return the energy per iteration; ``energy_j`` is the sum of the first round's iterations."""
+    """Return the energy per iteration; ``energy_j`` is of all iterations of the first round."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 

@@ -125,7 +125,10 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
-    """Join the profiles of all rounds; ``own_scopes``: lstmprof wrote the ranges of the phases."""
+    """Join the profiles of all rounds.
+
+    ``own_scopes`` is True if lstmprof, not the user's code, wrote the ranges of the phases.
+    """
     processes = []
     for result in rounds:
         profile = _read(result)

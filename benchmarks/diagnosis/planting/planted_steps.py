@@ -29,8 +29,8 @@ SPIN_NS = 20_000
 SLEEP_S = 0.0002
 #: Calls per loop and number of loops with which a call is timed; the fastest loop counts.
 CALLS, TIMES = 20, 5
-#: Units in a compiled program that measures the time of a unit. The time of an empty program is
-#: subtracted.
+#: Number of units in a compiled program that measures the time of a unit. The time of an empty
+#: program is subtracted.
 UNITS = 20
 #: Rows and columns of the matrices in planted ops; fewer in matmuls. In ops on smaller matrices (of
 #: 7 µs), the call would take a third of the time, and that is a different cause.

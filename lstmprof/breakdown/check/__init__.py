@@ -67,8 +67,9 @@ class Part:
     profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps. ``timed`` is True
     if steps were timed without a profiler. ``inflation_share`` is how much longer profiled steps
     are than steps without a profiler (0.1: 10 %); it is None if no step was timed, or if the steps
-    do different work. ``settings`` names recorded data that cost host time. ``allocations`` counts
-    recorded allocations and frees. ``memory`` is True if totals of allocated memory were recorded.
+    do different work. ``settings`` names recorded data that slow down the host. ``allocations``
+    counts recorded allocations and frees. ``memory`` is True if totals of allocated memory were
+    recorded.
     """
 
     has: Recorded
@@ -347,7 +348,7 @@ QUESTIONS = (
 
 
 #: If all other checks are ok, ``check`` shows no recipe for a better profile: the data that these
-#: three checks need take a second run, or cost time per op.
+#: three checks need require a second run, or slow down each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails. ``lstmprof compare`` uses it if ``--fail-if`` is true.
 FAILED = 3

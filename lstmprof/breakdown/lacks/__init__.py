@@ -108,7 +108,7 @@ class Recording:
 
     @property
     def settings(self) -> list[str]:
-        """Return the recorded data that cost host time per op, such as "input shapes"."""
+        """Return the names of recorded data that slow down each op, such as "input shapes"."""
         metadata = self.info.profile_metadata or {}
         on = [text for key, text in _COSTLY.items() if metadata.get(key) in (1, "1")]
         if not self.has.python_frames:
@@ -146,7 +146,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """Return two texts: what shows that a GPU was used, and why no GPU activity may be recorded."""
+    """Return two texts: what shows that a GPU was used, and why its activities may be missing."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"

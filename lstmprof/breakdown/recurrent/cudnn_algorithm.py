@@ -47,8 +47,9 @@ SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_REL
 #: The persistent static kernel needs at most ``MOST_HIDDEN`` hidden units, and hidden units and
 #: inputs that are multiples of ``TILE``. Source: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: Largest batch size and least number of multiprocessors of the persistent static kernel on compute
-#: capability 8.0 and later. Source: ``use_persist_device_heuristics``.
+#: Largest batch size of the layer, and least number of multiprocessors of the GPU, for the
+#: persistent static kernel on compute capability 8.0 and later. Source:
+#: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
 #: (least number of time steps, largest batch size): on compute capability 7.x except 7.5, PyTorch
 #: requests the persistent static kernel only if a layer meets one of these pairs, and never for the

@@ -77,7 +77,7 @@ class Work:
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return {optimization that this layer can have: whether it has it}, as in ``RUNGS``."""
+        """Return {optimization that the layer can have: whether it has it}, sorted as ``RUNGS``."""
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
         if each > _ONE:

@@ -92,7 +92,7 @@ def stack(
     """Return the network of ``units``, each one direction of one layer, in execution order.
 
     ``side_by_side``: the op after the units reads the joined outputs of two units. ``one_op``: one
-    op ran all units, so no two units are two calls of one layer. Return None if the units do not
+    op ran all units, so two units are never two calls of one layer. Return None if the units do not
     form one stack, or if a size that is needed to decide is unknown.
     """
     first = units[0]

@@ -254,7 +254,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return per event, if it is a call, the row of its thread's next call with its parent."""
+        """Return per call the row of its thread's next call with the same parent, or ``NONE``."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

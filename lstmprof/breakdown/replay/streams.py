@@ -157,7 +157,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return for each activity the index of the activity that it waited for, and the wait call.
+        """Return per activity: index of the activity that it waited for, row of the wait call.
 
         Both are ``NONE`` if it waited for no activity.
         """

@@ -113,7 +113,10 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
 def _times(
     lane: RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    """Return the times of a rank and device in its steps; ``calls`` are its collectives."""
+    """Return the columns of times for a rank and device.
+
+    ``own`` are its steps, and ``calls`` its rows of the table of collectives.
+    """
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]

@@ -108,7 +108,7 @@ class StepPasses:
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
-        self.later = 0  # steps that ended in a later session than the session that is kept
+        self.later = 0  # number of steps that ended after the session that is kept
         self._latest: Optional[_Recorded] = None
         # times of trivial calls in the latest session, to compute the cost of recording an event
         self._readings: Optional[calibration.LoopTimes] = None

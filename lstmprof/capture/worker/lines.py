@@ -115,7 +115,7 @@ class LineSampler:
         self._since_ns: Optional[int] = None
         # total ns in which the thread had run or waited for a CPU at the last sample; 0 if unknown
         self._active_since_ns = 0
-        # wall time and active time of the previous step's end, which no sample counts yet
+        # wall ns and active ns after the previous step's last sample, which no sample counts yet
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0

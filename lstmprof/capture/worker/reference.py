@@ -185,7 +185,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """Return the (time, batch) slices to compute one after the other."""
+    """Return pairs of slices, of the time steps and of the batch, computed one by one."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()

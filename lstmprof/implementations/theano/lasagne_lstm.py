@@ -59,7 +59,7 @@ def _lasagne() -> Any:
 
 
 class Network:
-    """The ``recurrent`` layers by name, ``l0``, ``l0_reverse`` …, ``embedding``, ``head``."""
+    """The ``recurrent`` layers, keyed ``l0``, ``l0_reverse`` …, with ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload) -> None:
         lasagne = _lasagne()
@@ -99,7 +99,7 @@ def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) ->
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 

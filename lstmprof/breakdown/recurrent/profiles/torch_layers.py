@@ -47,7 +47,7 @@ _VENDORS = {
     "aten::miopen_rnn": "MIOpen",
     "aten::mkldnn_rnn_layer": "oneDNN",
 }
-#: Matmul ops of layers that ATen computes itself, with and without namespace.
+#: Names of matmuls, with and without namespace, inside layers that ATen computes itself.
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
 #: Vendor's op → index of the initial states in the list of recorded inputs.
@@ -146,7 +146,7 @@ def _network(op: _Op) -> Network:
 
 
 def _dtype(op: _Op) -> str | None:
-    """Return the element type of the vendor's op inside ``op``, or else of a matmul, or None."""
+    """Return the element type of the vendor's op inside ``op``; if there is none, of a matmul."""
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)

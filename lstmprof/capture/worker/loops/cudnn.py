@@ -148,7 +148,7 @@ class Trainer(loops.Trainer):
         return outcome.value()
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write torch.profiler's JSON; return (path, final name of the file)."""
+        """Write torch.profiler's JSON; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         return raw, "cudnn-direct.pt.trace.json"
@@ -185,7 +185,7 @@ def _refuse_without_profiler() -> None:
 
 
 class Mean:
-    """The mean of all outputs as the loss; all gradients are one number, written once."""
+    """The mean of all outputs as the loss; its gradient never changes, so it is written once."""
 
     def __init__(self, network: Any, training: bool) -> None:
         outputs = network.outputs

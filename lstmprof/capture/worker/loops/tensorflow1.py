@@ -134,7 +134,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer, which runs one fused kernel per variable with a dense gradient."""
+    """Return the optimizer; it runs one fused kernel for each variable whose gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)

@@ -339,7 +339,7 @@ class GraphedWork:
 
 
 class File(UsersFile):
-    """A user's file with PyTorch; parameters have their names in the module."""
+    """A user's file with PyTorch; parameters are keyed by their names in the module."""
 
     def seed(self) -> None:
         """Seed torch's generators on every device."""

@@ -64,7 +64,7 @@ class Profiler:
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profile of ``session`` to a file; return (path, final name of the file)."""
+        """Write the profile of ``session`` to a file; return (path, name to keep it under)."""
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
@@ -180,7 +180,10 @@ KERAS = "keras"
 
 
 def framework_of(name: Optional[str] = None) -> str:
-    """Return the framework ``name``, or the only imported framework; for Keras, its backend."""
+    """Return the framework ``name`` or, without a name, the only imported framework.
+
+    Instead of Keras, return the framework on which Keras runs.
+    """
     if name == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if name is not None:
