@@ -49,7 +49,7 @@ VERSION = 4
 #: Findings (kinds of time) with a smaller share of the difference, or of a single run's step,
 #: appear only in JSON.
 LEAST_SHARE = 0.01
-#: Largest number of listed events that occur only in some steps.
+#: The notes name at most this many events that occur only in some steps.
 MOST_RARE = 3
 #: A run's first step counts as long if it exceeds the first step of the other run by at least the
 #: time of this many steps of the other run.
@@ -435,7 +435,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Return the diagnosis of a single run; ``saved``: kind of time → what its removal saves."""
+    """Return the diagnosis of a single run; ``saved`` is kind of time → saving if it is removed."""
     parts = findings(None, profile, saved)
     result = outcome_of_one(profile, parts)
     explained = _explained(parts, result)

@@ -68,7 +68,7 @@ def cells(
     tooltip: Sequence[alt.Tooltip],
     **calculated: str,
 ) -> Drawn:
-    """Draw a heat map: one row per ``lane`` (a device), one column per value of ``across``."""
+    """Draw a heat map: one row per ``lane`` (device of a rank), one column per ``across``."""
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = [{**{name: row[name] for name in columns}, "label": row["lane"]} for row in rows]
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False)

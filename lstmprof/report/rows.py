@@ -198,7 +198,7 @@ def _ran(row: Row) -> tuple[str, str]:
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per timed run with known peak rates: least time, clean step, their ratio."""
+    """Return one row per timed run with known peak rates: least and clean step, and their ratio."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -297,7 +297,7 @@ def _drawn(run: RunReport) -> dict[RankDevice, str]:
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the first ``MOST_LANES`` rows of the table ``ranks``, for runs with several lanes."""
+    """Return the first ``MOST_LANES`` rows of the table ``ranks`` of runs with several devices."""
     return [
         run.row(row)
         for run in several(runs)

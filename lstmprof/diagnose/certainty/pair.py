@@ -136,7 +136,7 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return name -> calls per step, of ops and kernels, or else of contributors."""
+    """Return name -> calls per step, of ops and kernels, or else of all that takes time."""
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
     if rows:

@@ -342,7 +342,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (ns, op names) of the contributors, the noun with the most time first."""
+    """Return noun → (ns, names) of the ops and kernels of this noun, most time first."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -383,7 +383,7 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """Return a clause about the op that adds most; "" if it adds less than ``EVIDENCE_SHARE``."""
+    """Return a clause on the op that adds most time; "" if it adds less than ``EVIDENCE_SHARE``."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""

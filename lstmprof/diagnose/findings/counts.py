@@ -102,7 +102,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return the mean, median and longest duration of ``noun``; ``text`` is the noun for users."""
+    """Return ``noun``'s mean, median and longest duration; ``text`` is the noun for users."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"

@@ -71,7 +71,7 @@ EXPLAINS = (
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """Return the first reason of ``_REASONS`` that holds; its text also lists other settings."""
+    """Return the first reason of ``_REASONS`` that holds; its text adds settings that differ."""
     reasons = (check(fast, slow) for check in _REASONS)
     first = next((reason for reason in reasons if reason is not None), None)
     others = [
@@ -148,7 +148,7 @@ def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _waited(profile: StepProfile) -> str:
-    """Return a clause: the share of time in which the busiest thread waited for a CPU, or ""."""
+    """Return a clause: how much of its time the busiest thread waited for a CPU; "" if unknown."""
     cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
     if not cpu_ns or waited_ns is None:
         return ""
@@ -314,7 +314,7 @@ def _cpu_share(profile: StepProfile) -> float | None:
 
 
 def _per_step(profile: StepProfile, timed: int | None) -> float | None:
-    """Return ``timed``, a count over all timed iterations, per step; None if unknown."""
+    """Return the number per step for ``timed``, a count over all timed iterations, or None."""
     wall_ns = profile.info.timing_wall_ns
     return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
 

@@ -29,8 +29,9 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 from lstmprof.numbers import listed
 
-#: Ops inside a Keras cell that show an option which cuDNN does not support → the option it needs.
-#: The patterns match TensorFlow's op types and scopes, and functions of jax.nn in JAX's paths.
+#: Ops inside a Keras cell that show an option which cuDNN does not support → the option that cuDNN
+#: needs instead. The patterns match TensorFlow's op types and scopes, and functions of jax.nn in
+#: JAX's paths.
 _KERAS = (
     (
         r"(?:lstm|gru)_cell\w*/(?:hard_sigmoid|clip_by_value|Relu6|jit\((?:hard_sigmoid|relu6)\))",

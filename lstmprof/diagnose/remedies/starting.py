@@ -34,7 +34,8 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a compiled version that fits a call, and the run of it.
+#: Events of torch.compile: the search for a compiled version that fits a call, and the run of this
+#: version.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
@@ -82,7 +83,8 @@ _ON_LOADING = {
     "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
     "initialization.html",
 }
-#: Names of the compilers that ROCm's libraries call, and of MIOpen's functions that call them.
+#: Names of the compilers that ROCm's libraries call, and of MIOpen's functions that call these
+#: compilers.
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
@@ -116,7 +118,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return a clause with the time of a call that starts or loads, and the time of later calls."""
+    """Return a clause: the time of a call that starts or loads, and the time of later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
@@ -429,7 +431,7 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Return whether several steps compile, or a function is compiled ``_AGAIN`` times.
+    """Return whether several steps compile, or one function is compiled ``_AGAIN`` times.
 
     The number of compilations of a function decides in two cases. Without step markers, the
     profile has this number. If only one step was profiled, ``lstmprof run`` counted it.

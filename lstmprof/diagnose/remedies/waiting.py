@@ -38,8 +38,8 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: lstmprof names reads of values as the cause if the reads take at least this share of the step. It
-#: advises recording Python frames if waits take at least this share. Chosen by hand.
+#: If reads of values take at least this share of the step, they are named as the cause. If waits
+#: take at least this share, lstmprof advises to record Python frames. Chosen by hand.
 _MUCH = 0.2
 #: Names of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")

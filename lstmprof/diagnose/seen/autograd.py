@@ -103,5 +103,5 @@ def growing(lane: Lane) -> tuple[int, int] | None:
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of TorchScript graphs, with the lane's time in them."""
+    """Return the backward passes of TorchScript graphs, with the time of the device or host."""
     return lane.spent_in(lane.events_named(_SCRIPTED.match))

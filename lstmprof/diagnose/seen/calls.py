@@ -69,7 +69,7 @@ def programs(lane: Lane) -> tuple[Fact, ...]:
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
-    """Return the operators and functions that Python calls in TensorFlow, with their total time."""
+    """Return TensorFlow's operators and functions that Python calls, with their total time."""
     calls = lane.events_named(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
     return lane.by_name(rows, lane.events.dur_ns)
@@ -116,7 +116,7 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    return named & (lane.events.dur_ns > 0)  # only events with time in the clean step
+    return named & (lane.events.dur_ns > 0)  # without events that take no time in the clean step
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:

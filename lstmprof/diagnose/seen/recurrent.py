@@ -144,7 +144,7 @@ def _step_by_step(lane: Lane) -> Flags:
 
 
 def one_by_one(lane: Lane) -> tuple[Fact, ...]:
-    """Return the layers that are called separately for each sequence, with their backward time."""
+    """Return layers that are called once per sequence, with forward and backward time."""
     codes, texts = lane.events.texts("shapes")
     rows = np.flatnonzero(lane.events_named(_LAYER.match) & (codes != NONE))
     shape_texts = {code: texts[code] for code in np.unique(codes[rows]).tolist()}

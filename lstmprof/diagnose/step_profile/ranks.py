@@ -322,7 +322,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return for each step the rank and device that all others wait for, or None."""
+    """Return for each step the (rank, device) that all others wait for; None if none is late."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]

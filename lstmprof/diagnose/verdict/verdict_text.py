@@ -55,7 +55,7 @@ _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
 class Diagnosed(Protocol):
-    """The part of a ``Diagnosis`` from which the text of a verdict is made."""
+    """The fields of a ``Diagnosis`` from which the text of a verdict is made."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -77,7 +77,7 @@ _Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
 
 
 class Explained(Protocol):
-    """The part of a diagnosis's finding from which the text of a verdict is made."""
+    """The fields of an explained finding from which the text of a verdict is made."""
 
     @property
     def finding(self) -> Finding: ...
@@ -302,7 +302,7 @@ def where_heading(verdict: Verdict) -> str:
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
-    """Return triples (kind, words, ms or difference as text), largest first, then ``other``."""
+    """Return triples (kind, its words, ms or difference as text), largest first, ``other`` last."""
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
     large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_MOST_KINDS]

@@ -312,7 +312,7 @@ class _PartInterval:
     end_ns: int
 
     def goes_on(self, next_: _PartInterval) -> bool:
-        """Return whether ``next_`` continues this interval: same step, label and busy activity."""
+        """Return whether ``next_`` continues this interval: same step, label and activity."""
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,

@@ -329,7 +329,7 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
 
 
 def timeline_height(report: Report) -> int:
-    """Return the height in pixels that timeline.js gives the first timeline."""
+    """Return the height in pixels of the first timeline, as timeline.js draws it."""
     first = report.timelines[0] if report.timelines else None
     tracks, lanes = (first.tracks, first.lanes) if first else ((), ())
     heights = {"account": 26, "stream": 18, "host": 13}
@@ -338,7 +338,7 @@ def timeline_height(report: Report) -> int:
 
 
 def stacks_height(report: Report) -> int:
-    """Return the height in pixels that icicle.js gives the first picture of call stacks."""
+    """Return the height in pixels of the first picture of call stacks, as icicle.js draws it."""
     depth: list[int] = []
     for above in report.icicles[0].columns["above"] if report.icicles else ():
         depth.append(depth[above] + 1 if above >= 0 else 1)
