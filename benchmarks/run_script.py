@@ -5,8 +5,8 @@ through ``lstmprof run``, in turns. Three differences are measured:
 
 - start: a script that imports torch and ends, alone and through ``lstmprof run``;
 - step: the steps after the measured ones, compared with the same steps of the plain script;
-- verdict: from the script's last statement to the end of the process, less the same of the plain
-  script. It includes closing the profile, reading it, and the verdict.
+- verdict: from the script's last statement to the end of the process, minus the same time of the
+  plain script. It includes closing the profile, reading it, and the verdict.
 
 Example: ``python benchmarks/run_script.py``
 """

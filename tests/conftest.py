@@ -83,11 +83,12 @@ SLOW = {
     "": "analyses analyses_by_hand api gpu_session oldest_dependencies signals",
     "attack": "faults readers",
     "breakdown": "real_profiles_by_definition whole_steps",
+    "breakdown/replay": "against_simulator critical_path real_profiles_replayed",
     "breakdown/tables": "shared_profile_tables",
-    "capture": "capture failures implementation_file jax killed_capture nsys other_frameworks "
-    "peaks plan pytensor sampling tensorflow torch_precision worker_imports",
+    "capture": "capture failures implementation_file jax killed_capture lines nsys "
+    "other_frameworks peaks plan pytensor sampling tensorflow torch_precision worker_imports",
     "capture/callbacks": "callbacks",
-    "capture/own": "lines session watch",
+    "capture/own": "session watch",
     "capture/script": "launch own_code ranks",
     "commands": "diagnose mcp permissions query",
     "diagnose": "builtin gpu_causes layers_of_others_on_a_gpu programs_of_others torch_causes",
@@ -97,7 +98,6 @@ SLOW = {
     "export": "perfetto",
     "formats": "kineto_stream kineto_workers read",
     "implementations": "against_reference old_tensorflow tensorflow_precision",
-    "replay": "against_simulator critical_path real_profiles_replayed",
     "report": "in_browser report_of",
     "runs": "cluster damages jobs shares",
 }

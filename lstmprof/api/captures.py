@@ -19,7 +19,7 @@ from lstmprof.diagnose.recommend import Recommendation
 from lstmprof.diagnose.recommend.shapes import request_of, shape_of
 from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
 from lstmprof.errors import unknown_name
-from lstmprof.runs.directory import cache_folder, written_to
+from lstmprof.runs.directory import cache_folder, usable_cache
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import named
 
@@ -154,7 +154,7 @@ def recommend(
         shape = shape_of(run.breakdown)
     conditions = {"device": device, "precision": precision, "mode": mode, "threads": threads}
     request = request_of(shape, sizes, conditions, progress)
-    place = written_to(cache_folder()) / "recommend" if out is None else Path(out)
+    place = usable_cache(cache_folder()) / "recommend" if out is None else Path(out)
     patterns = (implementations,) if isinstance(implementations, str) else tuple(implementations)
     found_candidates = candidates(chosen(patterns), request, place)
     progress(with_arguments(found_candidates.words(quick)))

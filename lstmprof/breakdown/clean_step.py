@@ -51,16 +51,16 @@ MOST_EVENTS = 2_000_000
 #: the timed steps do not show the cost. In a step, the profiler's code and data have left the
 #: caches. Chosen by hand, from the measurements in ``recording``.
 USUAL_TIMES = 2.0
-#: The profiler for which the factor is 1, not ``USUAL_TIMES``. Chosen by hand: in an eager
-#: TensorFlow step, an event cost 0.1 times as much as in the loop.
-TENSORFLOWS = "tf.profiler"
+#: The profiler for which the factor is 1 instead of ``USUAL_TIMES``. Chosen by hand, as an upper
+#: bound: in an eager TensorFlow step, an event cost only 0.1 times as much as in the loop.
+TENSORFLOW_PROFILER = "tf.profiler"
 #: If the thread of the timed steps had a CPU for less than this share of the time, even the 10th
 #: percentile may be disturbed, and the shortest step is the target. Chosen by hand, from scripts
-#: beside four spinning processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18
-#: ms.
+#: that ran beside four busy processes per core: 2 of 20 steps took 2.4 ms, but the 10th percentile
+#: was 18 ms.
 STARVED = 0.5
-#: Slowdown of a thread while others always share its core, as a natural logarithm: 16 %. Chosen by
-#: hand, from eight programs beside four spinning processes per core.
+#: Natural logarithm of the slowdown (16 %) of a thread that shares its core all the time. Chosen by
+#: hand, from eight programs that ran beside four busy processes per core.
 SHARED_CORE = 0.15
 
 
@@ -70,10 +70,11 @@ class CleanStep:
 
     ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
-    length of the clean step with its 95 % interval; ``parts`` has the same for each part, but waits
-    of the script also count as Python. ``recording`` is the time that the profiler took, None if
-    another tool recorded the profile. ``rare`` lists events that occur, or take long, in some steps
-    only. ``work_varies``: the steps may do different work, such as sequences of another length.
+    length of the clean step with its 95 % interval; ``parts`` has both for each part. In ``parts``,
+    waits of the script also count as Python. ``recording`` is the time that the profiler took; it
+    is None if another tool recorded the profile. ``rare`` lists events that occur, or take long, in
+    some steps only. ``work_varies``: the steps may do different work, such as sequences of another
+    length.
     """
 
     rank: int | None
@@ -99,7 +100,7 @@ class CleanStep:
 
     @property
     def mean_step(self) -> MeanStep:
-        """Return the clean step: for each part the whole ns, summed over all steps."""
+        """Return the clean step as a ``MeanStep``: its parts are ns summed over all steps."""
         spent = self.intervals.end_ns - self.intervals.start_ns
         totals = np.bincount(self.intervals.label, weights=spent).astype(np.int64).tolist()
         sums = {self.intervals.labels[label]: ns for label, ns in enumerate(totals) if ns}
@@ -116,14 +117,20 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Converts profile times to clean times: ``clean_ns`` at ``knots_ns``, linear between them."""
+    """Converts profile times to clean times, by linear interpolation.
+
+    ``clean_ns`` has the clean time of each profile time in ``knots_ns``.
+    """
 
     knots_ns: Ints
     clean_ns: Ints
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return the clock by which each interval takes ``left_ns``; gaps keep their length."""
+        """Return the clock with which each interval takes ``left_ns``.
+
+        The time between two intervals stays the same.
+        """
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -193,14 +200,14 @@ def clean_step(
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
-        timed, most = None, None
+        timed, most_ns = None, None
         share = iterations.cpu_share if iterations else None
         starved = share is not None and share < STARVED and not slots.vary
         usual = 0.5 if slots.vary else 0.0 if starved else QUANTILE
         least_between = BETWEEN_PROCESSES
         if iterations:
             timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
-            most = iterations.undelayed_ns
+            most_ns = iterations.undelayed_ns
             if device is None and not starved:
                 blocked_ns = iterations.blocked_ns
                 profiled_ns = min(blocked_ns, slots.long_waits_ns(times))
@@ -209,17 +216,17 @@ def clean_step(
                 least_ns = timed + float(cost.usual(times) @ slots.share)
                 quantile, times = slots.raised(quantile, times, extra, least_ns)
                 least_between = BETWEEN_RAISED
-        cost_ns, recording = cost.per_slot(times, timed, most, only_bound=starved)
-        if iterations and blocked_ns:  # a part of these waits may be in ``times``
+        cost_ns, recording = cost.per_slot(times, timed, most_ns, only_bound=starved)
+        if iterations and blocked_ns:  # ``times`` may already contain some of these waits
             more_ns = iterations.quantile_ns() - float((times - cost_ns) @ slots.share)
             blocked_ns = max(blocked_ns + min(more_ns, 0.0), 0.0)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - cost_ns) @ slots.share))
         disturbance = replace(disturbance, least_between=least_between)
-    stalled = slots.stalled(times, of_input=measured is not None, blocked_ns=blocked_ns)
+    stalled = slots.stalled(times, only_input=measured is not None, blocked_ns=blocked_ns)
     stalled = np.where(extra, 0.0, stalled)
-    left = np.maximum(np.maximum(stalled, times) - cost_ns, 0.0)
-    left_ns = slots.new_lengths(left)
+    clean_ns = np.maximum(np.maximum(stalled, times) - cost_ns, 0.0)
+    left_ns = slots.new_lengths(clean_ns)
     clock = _Clock.of(intervals, left_ns)
     start = clock.at(intervals.start_ns)
     moved = replace(intervals, start_ns=start, end_ns=start + left_ns)
@@ -230,7 +237,7 @@ def clean_step(
         moved = with_waits(events, moved, measured.info.script_lines or ())
     waits = np.array([part == SCRIPT_WAITS for _, part in moved.labels], dtype=np.bool_)
     waits_ns = float((moved.end_ns - moved.start_ns)[waits[moved.label]].sum()) / count
-    estimate = Estimate(left, cost_ns, stalled, quantile, rounds)
+    estimate = Estimate(clean_ns, cost_ns, stalled, quantile, rounds)
     span, parts = spans_of(slots, estimate, disturbance, waits_ns)
     return CleanStep(
         rank=rank,
@@ -260,8 +267,8 @@ def _disturbance(
 ) -> Disturbance:
     """Return how uncertain the clean step is because programs shared the CPUs.
 
-    ``share`` is the share of time in which the thread of the timed iterations had a CPU, ``timed``
-    the target for the clean step; None if unknown.
+    ``share`` is the share of time in which the thread of the timed iterations had a CPU. ``timed``
+    is the target for the clean step. Both are None if unknown.
     """
     iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
@@ -270,9 +277,9 @@ def _disturbance(
     if iterations is None or timed is None:
         return Disturbance(between=between)
     down = 0.0 if share is None else (1 - share) * math.log(max(threads, 1))
-    if share is not None:  # the caches of a shared core are shared all the time
+    if share is not None:  # on a busy core, caches are shared even while the thread runs
         down += SHARED_CORE * (1.0 if 1 - share > MOST_WAITED else 1 - share)
-    if clean_ns < 0.99 * timed:  # on a busy machine, the iterations do not limit the interval
+    if clean_ns < 0.99 * timed:  # busy machine: the iterations do not limit the 95 % interval
         return Disturbance(down, between=between)
     median = iterations.quantile_ns(0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)
@@ -284,8 +291,8 @@ class _Cost:
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # Recording host events does not delay a device that is working, so its usual cost is 0.
-        times = 1.0 if profiler == TENSORFLOWS else USUAL_TIMES
+        # Recording host events does not delay a working device, so the usual cost on a device is 0.
+        times = 1.0 if profiler == TENSORFLOW_PROFILER else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
         own_ranges = costs.measured and not on_device
@@ -293,25 +300,25 @@ class _Cost:
         # Means per slot: ``_of_events`` × (ns per event) is the cost of recording framework events;
         # ``_of_ranges`` is the cost in ns of recording the ranges that the capture adds.
         self._of_events = self._mean(self._recorded.events.ns(costs.shape))
-        self._of_ranges = self._mean(self._recorded.ranges.ns(costs.of_range))
+        self._of_ranges = self._mean(self._recorded.ranges.ns(costs.own_range))
 
     def _mean(self, values: Floats) -> Floats:
         sums = np.bincount(self._slots.slot, weights=values, minlength=self._slots.count)
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def usual(self, times: Floats) -> Floats:
-        """Return the usual cost of recording in each slot, in ns; ``times`` has a time per slot."""
-        return self._taken(times, self._usual_event_ns(times))
+        """Return the usual cost of recording in each slot, in ns; ``times`` has their times."""
+        return self._slot_costs_ns(times, self._usual_event_ns(times))
 
     def _usual_event_ns(self, times: Floats) -> float:
         return min(self._usual, self._shortest(times))
 
-    def _taken(self, times: Floats, event_ns: float) -> Floats:
-        """Return the recording cost of each slot for ``event_ns`` per event, at most ``times``."""
+    def _slot_costs_ns(self, times: Floats, event_ns: float) -> Floats:
+        """Return each slot's recording cost, ``event_ns`` per event, but at most its ``times``."""
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of the slots' time per event: recording takes no longer."""
+        """Return the 10th percentile of slots' ns per event: the cost per event is at most this."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -331,18 +338,18 @@ class _Cost:
         """
         share, steps = self._slots.share, self._slots.steps
 
-        def left(cost_ns: float) -> float:
-            return float((times - self._taken(times, cost_ns)) @ share)
+        def rest_ns(cost_ns: float) -> float:
+            return float((times - self._slot_costs_ns(times, cost_ns)) @ share)
 
         cost_ns = self._usual_event_ns(times)
-        if timed is not None and timed < left(0.0):
-            solved_ns = _solved(left, timed, self._costs.most_ns)
+        if timed is not None and timed < rest_ns(0.0):
+            solved_ns = _solved(rest_ns, timed, self._costs.most_ns)
             cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns
-        slot_cost_ns = self._taken(times, cost_ns)
+        slot_cost_ns = self._slot_costs_ns(times, cost_ns)
         recorded_ns = round(float(slot_cost_ns @ share))
         rest = float((times - slot_cost_ns) @ share)
         longest = min(n for n in (timed, most, math.inf) if n is not None)
-        if rest > longest:  # a clean step is not longer than the timed steps
+        if rest > longest:  # a clean step is at most as long as the timed steps
             slot_cost_ns = times - (times - slot_cost_ns) * (longest / rest)
         recording = Recording(
             events=int(self._recorded.borders.sum()) / 2 / steps,
@@ -353,10 +360,10 @@ class _Cost:
         return slot_cost_ns, recording
 
 
-def _solved(left: Callable[[float], float], timed: float, high: float) -> float:
-    """Return the cost per event, from 0 to ``high``, at which ``left(cost)`` is ``timed``."""
+def _solved(rest_ns: Callable[[float], float], timed: float, high: float) -> float:
+    """Return the cost per event, from 0 to ``high``, at which ``rest_ns(cost)`` is ``timed``."""
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if left(middle) > timed else (low, middle)
+        low, high = (middle, high) if rest_ns(middle) > timed else (low, middle)
     return (low + high) / 2

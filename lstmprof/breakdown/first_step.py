@@ -3,7 +3,7 @@
 The ledger (time by part) of the first step needs the events before the step's end, and one number
 from the whole profile: the longest time that counts as launch latency. This number is at least
 ``LEAST_LATENCY_NS``. If a device idles for longer after a launch, it is still unknown how much of
-the idle time is launch latency and how much is queued time. These two parts are then shown as one.
+the idle time is launch latency and how much is queued time. The sum of both is then shown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_END_NS = 2**60
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step; ``mean_steps`` has one per device, or one for the host.
+    """The breakdown of the first step; ``mean_steps`` has an entry per device, or one for the host.
 
     ``name`` is the name of the step's marker. lstmprof read ``read_bytes`` of the file's
     ``file_bytes``. ``device_names`` has a name for each device number.
@@ -47,8 +47,8 @@ class FirstStep:
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
     """Return the breakdown of the profile's first step, reading only a part of the file ``path``.
 
-    Return None if the step's events cannot be found without reading the whole file, and for all
-    files except uncompressed Kineto files of at least ``least_bytes``.
+    The file must be an uncompressed Kineto file of at least ``least_bytes``. Return None for all
+    other files, or if the step's events cannot be found without reading the whole file.
     """
     begun = beginning(path, least_bytes)
     if begun is None:
@@ -56,8 +56,8 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
     events = annotated(begun.profile.events, captured=False)
     least, most = (_mean_steps(events, begun.step, ns) for ns in (LEAST_LATENCY_NS, _NO_END_NS))
     lanes = tuple(
-        one if one.parts == other.parts else _joined(one)
-        for one, other in zip(least, most, strict=True)
+        lane if lane.parts == at_most.parts else _joined(lane)
+        for lane, at_most in zip(least, most, strict=True)
     )
     names = begun.profile.device_names
     return FirstStep(begun.name, lanes, names, begun.read_bytes, begun.file_bytes)
@@ -76,19 +76,19 @@ def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanS
 
 
 def _joined(lane: MeanStep) -> MeanStep:
-    """Return the breakdown ``lane`` with launch latency and queued time combined in one part."""
+    """Return ``lane``, with launch latency and queued time added up in one part."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns
     return replace(lane, parts=in_reading_order(parts))
 
 
-def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
+def matches(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
     """Return whether ``first`` equals the first step in the ``ledger`` of the whole profile."""
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
-    of_step = pa.Table.from_pylist(rows, ledger.schema)
-    whole = {lane.device: lane for lane in mean_steps(of_step)}
+    step_ledger = pa.Table.from_pylist(rows, ledger.schema)
+    whole = {lane.device: lane for lane in mean_steps(step_ledger)}
     return all(
         lane.device in whole
         and lane.parts in (whole[lane.device].parts, _joined(whole[lane.device]).parts)

@@ -37,10 +37,12 @@ _BACKWARD_RANGES = {
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }
-_CLASS = {"collective": 1, "transfer": 2, "memset": 3}
+#: Category → priority if several threads are busy at the same time. The least number wins; other
+#: categories have 0. The states of threads that are not busy follow from ``_FIRST_IDLE`` on.
+_PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: Name of XLA's copy instruction, and name of the event around all instructions that XLA runs on a
-#: CPU.
+#: Names of events of XLA on a CPU: a copy instruction (pattern), and the event around all the
+#: instructions of a program.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
 #: Events of TensorFlow's input pipeline that compute nothing: they mostly run ahead in background
@@ -48,8 +50,8 @@ _XLA_RUNS = "ThunkExecutor::Execute"
 _PIPELINE = re.compile(
     r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
 )
-#: ``innermost_of_each`` handles all threads at once if no shifted time reaches this many ns; then
-#: sums of two times fit int64. Otherwise it handles one thread after another.
+#: ``innermost_of_each`` puts the times of all threads one after another on one time axis if this
+#: axis is shorter than this many ns, so that sums of two times fit int64.
 _MOST_NS = 2**62
 
 
@@ -60,7 +62,10 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
 
 
 def computing(events: EventTable) -> Flags:
-    """Return a mask of ops that compute on the host: with a category, in ranks without launches."""
+    """Return a mask of the ops that compute on the host.
+
+    They have a category, and their rank launches no kernels.
+    """
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     busy &= ~events.where_name(_PIPELINE.fullmatch)
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
@@ -70,7 +75,10 @@ def computing(events: EventTable) -> Flags:
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return each thread's innermost event at each time, one thread of ``rows`` after another."""
+    """Return the innermost of ``rows`` at each time of each thread; one thread after the other.
+
+    ``thread`` has the number of every event's thread.
+    """
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
     start, end = events.start_ns[nested], events.end_ns[nested]
@@ -90,13 +98,18 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the event that decides what ``rank``'s host does at each time."""
+    """Return the event that decides what the host of ``rank`` does at each time.
+
+    Events that compute come first, then the other events, by their state code.
+
+    ``computes`` and ``state`` have one entry per event: whether it computes, and its state code.
+    """
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)
     rows = rows[~events.where_name(_PIPELINE.fullmatch)[rows]]
     threads = innermost_of_each(events, rows[thread[rows] >= 0], thread)
     start, end, owner = threads.start_ns, threads.end_ns, threads.owner
-    busy_class = events.mapped("category", lambda category: _CLASS.get(category, 0), 0)
+    busy_class = events.mapped("category", lambda category: _PRIORITY.get(category, 0), 0)
     priority = np.where(computes, busy_class, _FIRST_IDLE + state)[owner]
     began = events.start_ns[owner]
     merged = foremost(start, end, np.lexsort((start, thread[owner], began, priority)))

@@ -39,7 +39,10 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in only ``steps`` steps; ``each_ns`` is its median time."""
+    """An event that occurs, or is long, in only ``steps`` steps.
+
+    ``each_ns`` is the median of its times in these steps.
+    """
 
     name: str
     steps: int
@@ -80,23 +83,23 @@ def now_and_then(
     at_ns = np.where(launch != NONE, events.start_ns[launch], events.start_ns)
     step = np.searchsorted(np.sort([w.start_ns for w in windows]), at_ns, side="right")
     least_ns = LEAST_RARE_SHARE * step_ns
-    found = _in_few_steps(events, len(windows), slot, step, least_ns)
+    rare_events = _in_few_steps(events, len(windows), slot, step, least_ns)
     fewest = 1 if foreign else 2
     calls = np.where(events.is_kind("runtime") & (slot != NONE), events.texts("name")[0], NONE)
     named: dict[str, Rare] = {}
     for key in (calls, slot):
         for rare in _long_in_some(events, windows, key, step, step_ns, quantile):
             if fewest <= rare.steps <= RARE_SHARE * len(windows):
-                known = named.get(rare.name, rare)
-                named[rare.name] = max(known, rare, key=lambda r: r.each_ns * r.steps)
-    found += named.values()
-    return tuple(sorted(found, key=lambda r: (-r.each_ns * r.steps, r.name)))
+                longest = named.get(rare.name, rare)
+                named[rare.name] = max(longest, rare, key=lambda r: r.each_ns * r.steps)
+    rare_events += named.values()
+    return tuple(sorted(rare_events, key=lambda r: (-r.each_ns * r.steps, r.name)))
 
 
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return long events whose names occur in few steps; omit events inside such an event.
+    """Return events of at least ``least_ns`` whose names occur in few steps, outermost ones only.
 
     The time of a host event counts as at least the time of the activities that it launches.
     """
@@ -112,9 +115,9 @@ def _in_few_steps(
     around = np.where(launch != NONE, launch, events.rows_named("parent_id"))
     launched_ns = Forest(around).beneath(np.where(launch != NONE, events.dur_ns, 0))
     outer = np.flatnonzero(rare & (values_at(nearest(around, rare), around) == NONE))
-    cells = Groups(names[outer], step[outer])
-    cell_ns = cells.sums(np.maximum(events.dur_ns, launched_ns)[outer])
-    name_of = names[outer][cells.first]
+    groups = Groups(names[outer], step[outer])
+    cell_ns = groups.sums(np.maximum(events.dur_ns, launched_ns)[outer])
+    name_of = names[outer][groups.first]
     long = cell_ns >= least_ns
     return [
         Rare(texts[name], int(steps_of[name]), int(np.median(cell_ns[long & (name_of == name)])))
@@ -136,21 +139,21 @@ def _long_in_some(
     """
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(key != NONE)
-    cells = Groups(key[rows], step[rows])
-    own_ns = cells.sums(own_time(events)[rows])
-    groups = Groups(key[rows][cells.first])
+    by_step = Groups(key[rows], step[rows])
+    own_ns = by_step.sums(own_time(events)[rows])
+    groups = Groups(key[rows][by_step.first])
     index = np.floor(quantile * (groups.sizes() - 1)).astype(np.int64)
     usual_ns = groups.sorted(own_ns).at(index)
     long = own_ns > np.maximum(LONG * usual_ns, LEAST_RARE_SHARE * step_ns)[groups.of]
     often = groups.sizes() >= max(2, RARE_SHARE * len(windows))
     excess_ns = groups.sums(own_ns - usual_ns[groups.of], long)
     least = np.maximum(LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL * usual_ns / max(step_ns, 1.0))
-    found = often & (excess_ns >= least * differ_ns) & (excess_ns > 0)
+    listed = often & (excess_ns >= least * differ_ns) & (excess_ns > 0)
     texts, kinds = events.texts("name"), events.is_kind("step")
     result = []
-    for group in np.flatnonzero(found).tolist():
-        some = np.flatnonzero((groups.of == group) & long)
-        row = rows[cells.first[some[0]]]
+    for group in np.flatnonzero(listed).tolist():
+        long_steps = np.flatnonzero((groups.of == group) & long)
+        row = rows[by_step.first[long_steps[0]]]
         name = BETWEEN if kinds[row] else texts[1][texts[0][row]]
-        result.append(Rare(name, len(some), int(np.median(own_ns[some]))))
+        result.append(Rare(name, len(long_steps), int(np.median(own_ns[long_steps]))))
     return result

@@ -63,7 +63,7 @@ class Cost:
 class Costs:
     """The cost of recording one event: between ``least_ns`` and ``most_ns``, usually ``usual_ns``.
 
-    ``shape`` divides a cost of 1 ns into the time before, inside and after an event. ``of_range``
+    ``shape`` divides a cost of 1 ns into the time before, inside and after an event. ``own_range``
     is the cost of one of the capture's own ranges. ``measured`` is True if this capture measured
     the costs.
     """
@@ -72,12 +72,12 @@ class Costs:
     least_ns: float
     most_ns: float
     usual_ns: float
-    of_range: Cost
+    own_range: Cost
     measured: bool
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the costs of recording: the median over run.json's rounds, or a default if none."""
+    """Return the median costs of the rounds (processes) in run.json; defaults if none has costs."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -85,9 +85,9 @@ def costs_of(info: RunInfo) -> Costs:
         return Costs(usual.times(1 / usual_ns), 0.0, MOST_RECORDING_NS, usual_ns, usual, False)
     event = _median([_event(r) for r in rounds])
     shape = event.times(1 / event.ns)
-    of_range = _median([_range(r) for r in rounds])
+    own_range = _median([_range(r) for r in rounds])
     most_ns = max(MOST_TIMES * event.ns, MOST_RECORDING_NS)
-    return Costs(shape, event.ns, most_ns, event.ns, of_range, True)
+    return Costs(shape, event.ns, most_ns, event.ns, own_range, True)
 
 
 def _event(loop: RecordingInfo) -> Cost:
@@ -136,7 +136,7 @@ class Borders:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded around each time interval: framework events, and the capture's ranges."""
+    """How many framework events, and ranges of the capture, border on each time interval."""
 
     events: Borders
     ranges: Borders
@@ -150,10 +150,10 @@ class Recorded:
 
 
 def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> Recorded:
-    """Return how many events were recorded in each of ``intervals``.
+    """Return how many recorded events border on each of ``intervals``.
 
-    ``own_ranges``: count the capture's own ranges separately from the framework's events. The count
-    is 0 for a device's launch latency, queued and unattributed time, because a faster host would
+    ``own_ranges``: count the capture's own ranges separately from the framework's events. Counts
+    are 0 for a device's launch latency, queued and unattributed time, because a faster host would
     not shorten these.
     """
     thread = thread_ids(events)
@@ -170,24 +170,24 @@ def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> R
 
 def _borders(events: EventTable, intervals: Intervals, chosen: Flags, host: Flags) -> Borders:
     rows, thread = np.flatnonzero(chosen), thread_ids(events)
-    known = intervals.row != NONE
+    has_event = intervals.row != NONE
     if not len(events):
-        nothing = np.zeros(len(known), dtype=np.int64)
-        return Borders(nothing, nothing, nothing)
-    own = np.where(known, thread[intervals.row], NONE)
+        zeros = np.zeros(len(has_event), dtype=np.int64)
+        return Borders(zeros, zeros, zeros)
+    own = np.where(has_event, thread[intervals.row], NONE)
     before, after = np.append(NONE, own[:-1]), np.append(own[1:], NONE)
 
     def bordering(event_ns: Ints, interval_ns: Ints, neighbour: Ints) -> Ints:
-        of_own = _count_equal(thread[rows], event_ns[rows], own, interval_ns)
-        of_other = _count_equal(thread[rows], event_ns[rows], neighbour, interval_ns) * (
+        own_count = _count_equal(thread[rows], event_ns[rows], own, interval_ns)
+        neighbour_count = _count_equal(thread[rows], event_ns[rows], neighbour, interval_ns) * (
             neighbour != own
         )
         anywhere = _count_equal(
             np.zeros_like(rows), event_ns[rows], np.zeros_like(own), interval_ns
         )
-        return np.where(known, of_own + of_other, anywhere) * host
+        return np.where(has_event, own_count + neighbour_count, anywhere) * host
 
-    mine = known & chosen[intervals.row] & host
+    mine = has_event & chosen[intervals.row] & host
     begins = mine & (events.start_ns[intervals.row] == intervals.start_ns)
     ends = mine & (events.end_ns[intervals.row] == intervals.end_ns)
     return Borders(
@@ -204,6 +204,6 @@ def _count_equal(thread: Ints, event_ns: Ints, own: Ints, interval_ns: Ints) -> 
     threads = int(max(thread.max(initial=NONE), own.max(initial=NONE))) - NONE + 1
     first_ns = int(event_ns.min(initial=0))
     pairs, times = np.unique((event_ns - first_ns) * threads + (thread - NONE), return_counts=True)
-    asked = (interval_ns - first_ns) * threads + (own - NONE)
-    place = np.minimum(np.searchsorted(pairs, asked), len(pairs) - 1)
-    return np.where(pairs[place] == asked, times[place], 0)
+    targets = (interval_ns - first_ns) * threads + (own - NONE)
+    place = np.minimum(np.searchsorted(pairs, targets), len(pairs) - 1)
+    return np.where(pairs[place] == targets, times[place], 0)

@@ -96,8 +96,8 @@ class Table:
         documented = self.columns_doc
         heads = [(name, documented.get(name, "")) for name in self.columns]
         cells = [list(row.values()) for row in self.arrow.slice(0, SHOWN_ROWS).to_pylist()]
-        left = len(self) - len(cells)
-        more = f"<p>{left:,} more rows</p>" if left else ""
+        hidden = len(self) - len(cells)
+        more = f"<p>{hidden:,} more rows</p>" if hidden else ""
         return f"<p>{_safe(self.name)}</p>{html_table(heads, cells)}{more}"
 
 

@@ -19,7 +19,7 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import CALL_GAP_NS
 from lstmprof.runs.fields import ScriptLine
 
-#: The part of idle time in which a line of the script waits.
+#: Name of the part of idle time in which a line of the script waits.
 SCRIPT_WAITS = "waiting"
 #: lstmprof places waits in the longest times between ops first. It uses a time that is shorter than
 #: this share of all waits only if the longer times are too short for all waits. Chosen by hand.
@@ -29,24 +29,24 @@ LEAST_SHARE = 0.05
 def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:
     """Return the ``intervals`` of a host with the part ``waiting`` where the ``lines`` waited.
 
-    If a framework computes meanwhile, in whatever thread, the time belongs to its ops. Waits belong
-    to the preparation of the input first, then to the longest times between ops.
+    If a framework computes meanwhile, on any thread, the time still belongs to its ops. The waits
+    are placed into the preparation of the input first, then into the longest times between ops.
     """
     waits_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
     is_between = np.array([label in BETWEEN_OPS for label in intervals.labels], dtype=np.bool_)
     length_ns = intervals.end_ns - intervals.start_ns
-    some = np.flatnonzero(is_between[intervals.label] & (length_ns > CALL_GAP_NS))
-    if not waits_ns or not len(some):
+    gaps = np.flatnonzero(is_between[intervals.label] & (length_ns > CALL_GAP_NS))
+    if not waits_ns or not len(gaps):
         return intervals
     around = nearest(events.rows_named("parent_id"), prepares(events))
-    is_input = values_at(around, intervals.row[some]) != NONE
-    is_short = length_ns[some] < LEAST_SHARE * waits_ns
-    some = some[np.lexsort((-length_ns[some], ~is_input, is_short, intervals.window[some]))]
-    window, length_ns = intervals.window[some], length_ns[some]
+    is_input = values_at(around, intervals.row[gaps]) != NONE
+    is_short = length_ns[gaps] < LEAST_SHARE * waits_ns
+    gaps = gaps[np.lexsort((-length_ns[gaps], ~is_input, is_short, intervals.window[gaps]))]
+    window, length_ns = intervals.window[gaps], length_ns[gaps]
     before_ns = np.cumsum(length_ns) - length_ns
     first = np.searchsorted(window, window)  # the first interval of the same step
     waited_ns = np.clip(waits_ns - (before_ns - before_ns[first]), 0, length_ns)
-    start_ns = intervals.start_ns[some]
+    start_ns = intervals.start_ns[gaps]
     waited = Covered(start_ns[waited_ns > 0], (start_ns + waited_ns)[waited_ns > 0])
     cut = intervals.cut_at(np.concatenate(waited.bounds))
     label = np.where(waited.within(cut.start_ns, cut.end_ns) > 0, len(cut.labels), cut.label)

@@ -79,7 +79,7 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the cells of gaps of length 0 that count as one of their slot's times.
+        """Return the cells of gaps of length 0 that count as a time (0 ns) of their slot.
 
         They count if the gap is long in some steps, but absent in most: a disturbed host makes a
         device wait where it usually does not. If the gap is short, they do not count, because short
@@ -94,7 +94,7 @@ class SlotTimes:
 
     @property
     def share(self) -> Floats:
-        """Return for each slot the share of the steps in which it occurs."""
+        """Return for each slot the share of steps in which it occurs, 0–1."""
         return np.asarray(self.present / self.steps)
 
     @property
@@ -107,7 +107,7 @@ class SlotTimes:
 
     @property
     def work_varies(self) -> bool:
-        """Return whether the steps ``vary``, or layers or matmuls have other shapes."""
+        """Return whether the steps ``vary``, or the shapes of layers or matmuls differ."""
         if self.vary:
             return True
         codes, _ = self.events.texts("shapes")
@@ -120,13 +120,13 @@ class SlotTimes:
         return any(not np.array_equal(shapes[0], others) for others in shapes[1:])
 
     def rare_slots_ns(self, times: Floats) -> float:
-        """Return the time per mean step of slots that at most half of the steps have.
+        """Return the mean ns per step of the slots that at most half of the steps have.
 
         Such slots are often events without a partner in other steps, because a profiler omits ops.
         Return 0 if the time is less than ``LEAST_STALLED`` of the step.
         """
-        some = 2 * self.present <= self.steps
-        ns = float(times[some] @ self.share[some])
+        rare = 2 * self.present <= self.steps
+        ns = float(times[rare] @ self.share[rare])
         return ns if ns >= LEAST_STALLED * float(times @ self.share) else 0.0
 
     def slots_of_extra_work(self, longest_ns: float) -> Flags:
@@ -137,11 +137,11 @@ class SlotTimes:
         iteration, no timed iteration did this work. An example is the first call of an evaluation,
         which compiles it.
         """
-        some = 2 * self.present <= self.steps
-        step, extra = self.cells % max(self.steps, 1), some[self.slot_of_cell]
+        rare = 2 * self.present <= self.steps
+        step, extra = self.cells % max(self.steps, 1), rare[self.slot_of_cell]
         extra_ns = np.bincount(step[extra], self.cell_ns[extra], minlength=self.steps)
         usual = (extra_ns <= longest_ns)[step]
-        return np.asarray(some & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
+        return np.asarray(rare & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
 
     def means(self) -> Floats:
         """Return the mean time of each slot over the steps that have the slot."""
@@ -200,15 +200,16 @@ class SlotTimes:
         below, above = self.sorted_ns[self.first + low], self.sorted_ns[self.first + high]
         return np.asarray(below + (at - low) * (above - below))
 
-    def stalled(self, times: Floats, *, of_input: bool, blocked_ns: float = 0.0) -> Floats:
+    def stalled(self, times: Floats, *, only_input: bool, blocked_ns: float = 0.0) -> Floats:
         """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
 
-        Other slots have the time 0, as have slots of host work, because a busy machine makes host
-        work longer. ``times`` has each slot's usual time. With ``of_input``, only waits for the
-        input count, because on a busy machine threads wait for each other in any step.
+        Other slots have the time 0; so have slots of host work, because a busy machine makes host
+        work longer. ``times`` has each slot's usual time. With ``only_input``, only waits for
+        the input count: on a busy machine, threads wait for each other in arbitrary steps.
 
         If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in
-        which the host is between ops or waits for input count, too, and add ``blocked_ns``.
+        which the host is between ops or waits for input count, too, and together add
+        ``blocked_ns``.
         """
         means = self.means()
         waits = self._may_block if blocked_ns else self._is_idle | self._on_device
@@ -218,24 +219,24 @@ class SlotTimes:
         usual = times + least_ns if blocked_ns else SPREAD * times
         long = self.cell_ns > usual[self.slot_of_cell]
         often = np.bincount(self.slot_of_cell[long], minlength=self.count)
-        found = often >= max(STALL_STEPS, STALL_SHARE * self.steps)
-        found &= excess >= least_ns
+        stalls = often >= max(STALL_STEPS, STALL_SHARE * self.steps)
+        stalls &= excess >= least_ns
         if not blocked_ns:
-            found &= means > SPREAD * times
-            if of_input:
-                found &= self._of_input
-        whole_ns = float(excess[found].sum())
+            stalls &= means > SPREAD * times
+            if only_input:
+                stalls &= self._prepares_input
+        whole_ns = float(excess[stalls].sum())
         least_ns = max(
             MOST_OF_EXCESS * excess.sum(), 0.0 if blocked_ns else LEAST_STALLED * step_ns
         )
-        if not found.any() or whole_ns < least_ns:
+        if not stalls.any() or whole_ns < least_ns:
             return np.zeros(self.count)
         stretch = blocked_ns / whole_ns if blocked_ns else 1.0
-        return np.where(found, times + stretch * (means - times), 0.0)
+        return np.where(stalls, times + stretch * (means - times), 0.0)
 
     @cached_property
-    def _of_input(self) -> Flags:
-        """Return a mask of the slots whose time is mostly of the input's preparation."""
+    def _prepares_input(self) -> Flags:
+        """Return a mask of the slots that are mostly inside the preparation of the input."""
         preparing = prepares(self.events)
         around = nearest(self.events.rows_named("parent_id"), preparing)
         inside = self.length_ns * (values_at(around, self.intervals.row) != NONE)
@@ -244,7 +245,7 @@ class SlotTimes:
         )
 
     def long_waits_ns(self, times: Floats) -> float:
-        """Return the time in ``times`` of the slots in which the script may wait for long."""
+        """Return the ns per step, by ``times``, of the slots in which the script may wait long."""
         ns = np.where(self._may_block, times * self.share, 0.0)
         return float(ns[ns >= LEAST_STALL_SHARE * (times @ self.share)].sum())
 
@@ -257,13 +258,15 @@ class SlotTimes:
         waits_ns = times.within(self.intervals.start_ns, self.intervals.end_ns)
         waits = np.bincount(self.slot, 2 * waits_ns - self.length_ns, minlength=self.count) > 0
         waits &= self._is_idle
-        return np.asarray(waits | self._of_input | np.array(between, dtype=np.bool_)[self.label])
+        return np.asarray(
+            waits | self._prepares_input | np.array(between, dtype=np.bool_)[self.label]
+        )
 
     def new_lengths(self, times: Floats) -> Ints:
         """Return new lengths of the intervals in whole ns; each cell takes its slot's ``times``.
 
-        A gap of a device takes ``times`` only in the mean of the steps: its longest cells are
-        shortened, because a long gap has other causes than a short one.
+        On a device, gaps take ``times`` only in the mean of the steps: the longest cells of a gap
+        are shortened, because a long gap has other causes than a short one.
         """
         here = self.cell_of[: len(self.slot)]
         cells_ns = self._cells_with_means(times) if self._on_device else times[self.slot_of_cell]
@@ -271,23 +274,23 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return a time per cell, with ``times`` as each slot's mean; long waits are cut first."""
+        """Return a time per cell; the longest idle cells are cut until the means are ``times``."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
         before = before - before[self.first[slot]]
         goal = times * self.present
         whole = before + (self.present[slot] - place) * sorted_ns <= goal[slot]
-        taken = np.bincount(slot[whole], sorted_ns[whole], minlength=self.count)
+        whole_ns = np.bincount(slot[whole], sorted_ns[whole], minlength=self.count)
         rest = self.present - np.bincount(slot[whole], minlength=self.count)
-        cut = np.where(rest > 0, (goal - taken) / np.maximum(rest, 1), np.inf)
-        scale = np.where((rest == 0) & (taken > 0), goal / np.maximum(taken, 1.0), 1.0)
+        cut = np.where(rest > 0, (goal - whole_ns) / np.maximum(rest, 1), np.inf)
+        scale = np.where((rest == 0) & (whole_ns > 0), goal / np.maximum(whole_ns, 1.0), 1.0)
         cells_ns = np.empty(len(slot))
         cells_ns[self._order] = np.minimum(sorted_ns, cut[slot]) * scale[slot]
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return an array (one of ``slots``, step) of times; infinite if a step lacks the slot."""
+        """Return an array (slot, step) of times of ``slots``; infinite if a step lacks a slot."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]
@@ -297,6 +300,7 @@ class SlotTimes:
         return table
 
 
+#: A 95 % interval of a normal distribution extends this many standard deviations to each side.
 Z95 = 1.96
 #: Standard deviation of the natural logarithm of the step time, between processes that run the same
 #: code with one thread on a quiet machine. Measured on 25 processes of torch-lstmcell-fused.
@@ -314,8 +318,8 @@ CLUSTERS = 3
 #: How much longer the sum of the slots' medians is than the sum of their 10th percentiles on a
 #: quiet machine, as a natural logarithm. Measured on two PyTorch scripts: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
-#: Number of bootstrap resamples, and of the slots that are resampled (the slots with the most
-#: time).
+#: Number of bootstrap resamples, and largest number of slots that are resampled (the slots with the
+#: most time).
 RESAMPLES, MOST_RESAMPLED = 60, 4_000
 
 
@@ -332,8 +336,8 @@ class Span:
 class Estimate:
     """How the clean times were computed: a quantile minus the cost of recording, per slot.
 
-    ``cost_ns`` is the cost of recording. ``stalled`` has the times of slots with waits, which are
-    multiples of their means, and 0 for the others. ``times`` are the clean times of the slots.
+    ``times`` are the clean times of the slots. ``cost_ns`` is the cost of recording. ``stalled``
+    has the times of the slots with long waits (``SlotTimes.stalled``), and 0 for other slots.
     ``round_of`` has each step's round (process); None if all steps are of one process.
     """
 
@@ -372,11 +376,11 @@ def spans_of(
     these waits longer. They have their own part, and still count in the part ``python``, too.
     """
     share, labels = slots.share, slots.intervals.labels
-    taken = slots.new_lengths(estimate.times)
-    per_label = np.bincount(slots.intervals.label, taken, minlength=len(labels)) / slots.steps
+    length_ns = slots.new_lengths(estimate.times)
+    per_label = np.bincount(slots.intervals.label, length_ns, minlength=len(labels)) / slots.steps
     medians = np.maximum(slots.quantiles(0.5) - estimate.cost_ns, 0.0) * share
     longer = np.where(estimate.times > 0, medians / np.maximum(estimate.times * share, 1e-9), 1.0)
-    of_medians = np.bincount(slots.intervals.label, taken * longer[slots.slot]) / slots.steps
+    by_medians = np.bincount(slots.intervals.label, length_ns * longer[slots.slot]) / slots.steps
     error, errors = _errors(slots, estimate)
     rounds = len(_members(estimate.round_of, slots.steps))
     between = disturbance.least_between
@@ -392,7 +396,7 @@ def spans_of(
         return Span(low, ns, ns * math.exp(short))
 
     parts = [
-        (labels[label], span(ns, of_medians[label], errors[label]))
+        (labels[label], span(ns, by_medians[label], errors[label]))
         for label, ns in enumerate(per_label.tolist())
         if ns > 0
     ]
@@ -407,7 +411,7 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return by how much the step, and each part, may be (too long, too short).
+    """Return for the step, and for each part, by how much it may be (too long, too short).
 
     The errors are natural logarithms of ratios, with 95 % confidence.
     """
@@ -429,10 +433,10 @@ def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]
         ns = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
         sums = np.where(np.isfinite(drawn), drawn, 0.0).sum(axis=1)
         ns = np.where(stretch > 0, stretch * sums / np.maximum(present, 1), ns)
-        left = np.where(present > 0, np.maximum(ns - estimate.cost_ns[chosen], 0.0), 0.0)
-        left = np.where(np.isfinite(left), left, 0.0) * present / drawn.shape[1]
-        wholes[number] = left.sum()
-        parts[number] = np.bincount(label, left, minlength=labels)
+        clean_ns = np.where(present > 0, np.maximum(ns - estimate.cost_ns[chosen], 0.0), 0.0)
+        clean_ns = np.where(np.isfinite(clean_ns), clean_ns, 0.0) * present / drawn.shape[1]
+        wholes[number] = clean_ns.sum()
+        parts[number] = np.bincount(label, clean_ns, minlength=labels)
     return _pivot(wholes), [_pivot(parts[:, p]) for p in range(labels)]
 
 

@@ -25,14 +25,14 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: If the lengths of two sequences have a larger product, their events are matched by occurrence,
-#: because the subsequence needs one bit per pair: 25 MB at this size.
+#: If the lengths of two sequences have a larger product, their events are matched by occurrence:
+#: the search for a common subsequence needs one bit per pair of events, 25 MB at this size.
 MOST_PAIRS = 200_000_000
 #: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses, and
 #: a step number at the end.
 VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
-#: Stand for the parent of an event without a parent: on the step's own thread, on another thread,
-#: and for an activity whose launch is unknown.
+#: Codes in place of a missing parent: of an event on the step's own thread, of an event on another
+#: thread, and of an activity whose launch is unknown.
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -64,8 +64,8 @@ def slots_of_intervals(
         slot = numbered(intervals.label)
         return Slots(slot, slot, np.empty(0, dtype=np.int64))
     slot_of = slots_of_events(events, windows)
-    row, known = intervals.row, intervals.row != NONE
-    own = np.where(known, slot_of[row], NONE)
+    row, has_event = intervals.row, intervals.row != NONE
+    own = np.where(has_event, slot_of[row], NONE)
     if on_device:
         busy = np.array([state == "busy" for state, _ in intervals.labels], dtype=np.bool_)
         busy = busy[intervals.label]
@@ -80,8 +80,8 @@ def slots_of_intervals(
     slot = numbered(intervals.label, own, np.where(inside, slot_of[before], NONE))
     like = numbered(
         intervals.label,
-        np.where(known, label[row], NONE),
-        np.where(known, around[row], NONE),
+        np.where(has_event, label[row], NONE),
+        np.where(has_event, around[row], NONE),
         np.where(inside, label[before], NONE),
     )
     return Slots(slot, like, slot_of)
@@ -94,29 +94,29 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
     positions = np.where(sorted_busy, np.arange(len(order)), len(order))
     following = np.minimum.accumulate(positions[::-1])[::-1]
     safe = np.minimum(following, len(order) - 1)
-    there = (following < len(order)) & (window[safe] == window)
+    is_followed = (following < len(order)) & (window[safe] == window)
     result = np.empty(len(order), dtype=np.int64)
-    result[order] = np.where(there, own[order][safe], NONE)
+    result[order] = np.where(is_followed, own[order][safe], NONE)
     return result
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
     """Return (slot, step index) of each gap of length 0.
 
-    There, an activity has no gap before it, although it has one in other steps.
+    Before an activity, the device is not idle in this step, but it is idle in other steps.
     """
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
-    there = np.flatnonzero(busy & (activity_slot != NONE) & (gap_before[activity_slot] != NONE))
+    followed = np.flatnonzero(busy & (activity_slot != NONE) & (gap_before[activity_slot] != NONE))
     windows = int(window.max(initial=0)) + 1
-    begun = distinct(gap_before[activity_slot[there]] * windows + window[there])
+    begun = distinct(gap_before[activity_slot[followed]] * windows + window[followed])
     missing = np.setdiff1d(begun, slot[gaps] * windows + window[gaps])
     return missing // windows, missing % windows
 
 
 def _last_child(events: EventTable, intervals: Intervals) -> Ints:
-    """Return for each time interval the event's last child that began before the interval."""
+    """Return for each interval the last child of its event that began before it, or ``NONE``."""
     parent = events.rows_named("parent_id")
     inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(intervals.row != NONE)
     around = np.concatenate([parent[inner], intervals.row[own]])
@@ -168,25 +168,30 @@ def _parents(
     parent in the steps have a code instead, such as ``_OWN_THREAD``.
     """
     thread = thread_ids(events)
-    of_window = np.array([NONE if w.thread is None else w.thread for w in windows], dtype=np.int64)
+    step_thread = np.array(
+        [NONE if w.thread is None else w.thread for w in windows], dtype=np.int64
+    )
     around = events.rows_named("parent_id")
     activity = events.is_kind(*ACTIVITY_KINDS)[rows]
     above = np.where(activity, events.rows_named("launch_id")[rows], around[rows])
-    there = (above != NONE) & (window[above] != NONE)
-    there &= activity | (window[above] == window[rows])
-    on_own = thread[rows] == of_window[window[rows]]
+    inside = (above != NONE) & (window[above] != NONE)
+    inside &= activity | (window[above] == window[rows])
+    on_own = thread[rows] == step_thread[window[rows]]
     role = np.where(on_own, _OWN_THREAD, _OTHER_THREADS)
     role = np.where(thread[rows] < 0, _NO_LAUNCH, role)
     parent = np.full(len(events), NONE, dtype=np.int64)
-    parent[rows] = np.where(there, above, role)
+    parent[rows] = np.where(inside, above, role)
     new_window = window.copy()
-    launched = rows[activity & there]
+    launched = rows[activity & inside]
     new_window[launched] = window[parent[launched]]
     return parent, new_window
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a code per event; names that differ only in ``VARYING`` are equal. Steps: ``NONE``."""
+    """Return a number per event, equal for names that differ only in ``VARYING`` parts.
+
+    Step markers have ``NONE``.
+    """
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
@@ -224,7 +229,7 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Match the events whose parents have the same slot (``above``); return slots from 0."""
+    """Match events whose parents have equal slots (``above``); return the events' slots, from 0."""
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -237,8 +242,10 @@ def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
         ends = np.append(first[1:], len(order))
         parent_of_sequence = above[first]
         for parent in unlike.tolist():
-            some = np.flatnonzero(parent_of_sequence == parent)
-            _match_by_subsequence([(first[s], ends[s]) for s in some.tolist()], label, position)
+            sequences = np.flatnonzero(parent_of_sequence == parent)
+            _match_by_subsequence(
+                [(first[s], ends[s]) for s in sequences.tolist()], label, position
+            )
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = numbered(above, key, position)
     return numbers
@@ -246,11 +253,11 @@ def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
 
 def _occurrences(sequence: Ints, label: Ints) -> Ints:
     """Return for each event how many earlier events of its sequence have the same label."""
-    both = numbered(sequence, label)
-    order = np.argsort(both, kind="stable")
-    sorted_both = both[order]
-    first = np.flatnonzero(np.append(True, sorted_both[1:] != sorted_both[:-1]))
-    counts = np.arange(len(order)) - first[sorted_both]
+    pairs = numbered(sequence, label)
+    order = np.argsort(pairs, kind="stable")
+    sorted_pairs = pairs[order]
+    first = np.flatnonzero(np.append(True, sorted_pairs[1:] != sorted_pairs[:-1]))
+    counts = np.arange(len(order)) - first[sorted_pairs]
     result = np.empty(len(order), dtype=np.int64)
     result[order] = counts
     return result
@@ -296,16 +303,19 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event without a position a free one of its label, or one after all positions."""
-    left = np.flatnonzero(positions == NONE).tolist()
-    if not left:
+    """Give each event without a position a free one with its label, or a new one at the end.
+
+    A position is an index in the longest sequence, ``reference``.
+    """
+    unmatched = np.flatnonzero(positions == NONE).tolist()
+    if not unmatched:
         return
     free: dict[int, list[int]] = {}
     for position in np.setdiff1d(np.arange(len(reference)), positions).tolist():
         free.setdefault(reference[position], []).append(position)
-    taken: dict[int, int] = {}
-    for event in left:
-        of_label, number = free.get(own[event], []), taken.get(own[event], 0)
-        taken[own[event]] = number + 1
-        past = len(reference) + number - len(of_label)
-        positions[event] = of_label[number] if number < len(of_label) else past
+    counts: dict[int, int] = {}
+    for event in unmatched:
+        same_label, number = free.get(own[event], []), counts.get(own[event], 0)
+        counts[own[event]] = number + 1
+        past = len(reference) + number - len(same_label)
+        positions[event] = same_label[number] if number < len(same_label) else past

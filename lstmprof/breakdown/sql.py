@@ -57,8 +57,8 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Limits of memory in bytes: what DuckDB may use before it writes to disk, and the address space of
-#: each of its threads for stack and heap.
+#: Limits in bytes: the memory that DuckDB may use before it writes to disk, and the address space
+#: for stack and heap of each of its threads.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
@@ -101,7 +101,7 @@ class Answer:
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
-        """Return the column names for a terminal; ">" marks numbers, to be aligned to the right."""
+        """Return the column names for a terminal; ">" before a name: a column of numbers."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
     def texts(self) -> Iterator[list[str]]:
@@ -180,11 +180,11 @@ def _within_memory() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
     now = pages * resource.getpagesize()
-    most = now + 2 * _MOST_BYTES + _THREAD_BYTES * (os.cpu_count() or 1)
-    if not now or (soft not in (-1, resource.RLIM_INFINITY) and soft <= most):
+    limit = now + 2 * _MOST_BYTES + _THREAD_BYTES * (os.cpu_count() or 1)
+    if not now or (soft not in (-1, resource.RLIM_INFINITY) and soft <= limit):
         yield
         return
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     try:
         yield
     finally:
@@ -193,7 +193,7 @@ def _within_memory() -> Iterator[None]:
 
 @contextmanager
 def _refusals(refusal: type[Exception]) -> Iterator[None]:
-    """Convert DuckDB's error ``refusal`` to an error for users."""
+    """Convert DuckDB's errors, of the type ``refusal``, to errors for users."""
     try:
         yield
     except refusal as fault:
@@ -246,7 +246,7 @@ class _Query:
         return left_s
 
     def _stop(self) -> None:
-        """Interrupt until the thread is free: DuckDB ignores an interrupt that comes early."""
+        """Interrupt until the thread is free: DuckDB ignores an interrupt that comes too early."""
         ended = self.thread.submit(bool)
         while not ended.done():
             with suppress(Exception):  # DuckDB raises while it reads a table from Python
@@ -278,19 +278,19 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register every table (empty if not wanted); return the Parquet files that are read."""
+    """Register every table (empty if not in ``wanted``); return the Parquet files that are read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
         files = _files(runs, name) if name in wanted else []
         _add_files(query, files, name, columns)
         paths += [path for _, path in files]
-    asked = [name for name in TABLES if name in wanted]
-    breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
+    computed = [name for name in TABLES if name in wanted]
+    breakdowns = [(run.name, break_down(run, tables=computed)) for run in runs if computed]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
         parts = [empty]
-        for run, breakdown in breakdowns if name in asked else ():
+        for run, breakdown in breakdowns if name in computed else ():
             rows = breakdown.table(name)
             parts.append(rows.add_column(0, _RUN, pa.array([run] * len(rows), pa.string())))
         query.register(name, pa.concat_tables(parts))
@@ -306,7 +306,7 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of all rows in ``files``, pairs of run and path."""
+    """Create the view ``name`` of the rows of all ``files``, which are pairs (run, path)."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return

@@ -127,17 +127,17 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     Return None unless in every round all iterations after the profile are slower than all
     iterations before it. One round is not enough, because the machine may have changed.
     """
-    some = [
+    long_rounds = [
         (before, after)
         for before, after in pairs
         if min(len(before), len(after)) >= LEAST_ITERATIONS
     ]
-    if len(some) < max(len(pairs), LEAST_ROUNDS):
+    if len(long_rounds) < max(len(pairs), LEAST_ROUNDS):
         return None
-    changes = [math.log(np.min(after) / np.max(before)) for before, after in some]
+    changes = [math.log(np.min(after) / np.max(before)) for before, after in long_rounds]
     if min(changes) <= 0:
         return None
-    medians = [float(np.median(after) / np.median(before)) for before, after in some]
+    medians = [float(np.median(after) / np.median(before)) for before, after in long_rounds]
     change = float(np.mean(medians)) - 1
     return change if change >= STATE_SHARE else None
 
@@ -191,18 +191,18 @@ class Iterations:
         if late is None:
             return []
         by_round = (self.rounds == number for number in np.unique(self.rounds))
-        some = [(self.wall_ns[m & (late == 0)], self.wall_ns[m & (late != 0)]) for m in by_round]
-        return [(before, after) for before, after in some if len(before) and len(after)]
+        halves = [(self.wall_ns[m & (late == 0)], self.wall_ns[m & (late != 0)]) for m in by_round]
+        return [(before, after) for before, after in halves if len(before) and len(after)]
 
-    def quantile_ns(self, quantile: float = QUANTILE, of_some_steps_ns: float = 0.0) -> float:
+    def quantile_ns(self, quantile: float = QUANTILE, occasional_ns: float = 0.0) -> float:
         """Return a quantile of the wall times; by default, the time of an undisturbed iteration.
 
-        ``of_some_steps_ns`` is the mean time per step of work that only some steps do. It is added
+        ``occasional_ns`` is the mean time per step of work that only some steps do. It is added
         to the quantile, because the iteration at the quantile may not have done this work. The
         result is at most the mean wall time of the iterations.
         """
         usual = float(np.quantile(self.wall_ns, quantile))
-        return usual + min(of_some_steps_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
+        return usual + min(occasional_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
     def _one_thread(self) -> bool:
@@ -250,9 +250,9 @@ class Iterations:
         another thread. Time in which other threads waited for a CPU is subtracted, because it may
         have prolonged the wait. The usual time is the 10th percentile. The first half of the
         iterations before and after the profile does not count, because batches become ready while
-        lstmprof starts or ends a profile. Neither do waits of fewer than ``STALL_SHARE`` of the
-        others. The result is 0 if the time is unknown or less than ``LEAST_STALLED`` of the
-        iteration.
+        lstmprof starts or ends a profile. Waits do not count either if fewer than ``STALL_SHARE``
+        of the remaining iterations have them. The result is 0 if the time is unknown or less than
+        ``LEAST_STALLED`` of the iteration.
         """
         names = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
         columns = [self.column(name) for name in names]
@@ -270,11 +270,14 @@ class Iterations:
 
     @property
     def _later(self) -> Ints:
-        """Return the second half of each round's iterations before the profile, and after it."""
+        """Return the indices of each round's later iterations.
+
+        They are the second half of those before the profile, and the second half of those after it.
+        """
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)
         members = (np.flatnonzero(passes == number) for number in np.unique(passes))
-        return np.concatenate([some[len(some) // 2 :] for some in members])
+        return np.concatenate([rows[len(rows) // 2 :] for rows in members])
 
     @property
     def undelayed_ns(self) -> float | None:
@@ -299,7 +302,7 @@ class Iterations:
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
             if children or ran_ns is None or all_ns is None:
                 return None
-            # Waits before and after an iteration count, too, and hide how long it was blocked.
+            # The waits may include some before or after an iteration, which hide blocked time.
             blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
             if blocked_ns > LEAST_LOST * wall_ns.sum():
                 return None
@@ -378,7 +381,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """Statistics of the timed iterations (ns, J); docs/tables.md describes each field."""
+    """Statistics of the timed iterations, in ns and J; docs/tables.md describes each field."""
 
     iterations: int
     step_ns: float
@@ -408,7 +411,7 @@ def timings(
     """Return the statistics of ``timings.parquet``; None if no iteration came after warm-up.
 
     ``clean`` is the clean step, None if no step was profiled. ``work_varies``: the profiled steps
-    may do different work, so a few of them cannot be compared with other iterations.
+    may do different work, so a few profiled steps cannot be compared with the timed iterations.
     """
     counted = Iterations.of(table, info)
     if counted is None:
@@ -464,7 +467,7 @@ def lost_in_words(
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Return the energy per iteration; ``energy_j`` is the sum of the first round's iterations."""
+    """Return the energy per iteration; ``energy_j`` is of all iterations of the first round."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 

@@ -16,20 +16,20 @@ NO_FRAMEWORK = ("lstmprof", "python", "numpy", "nvtx", "cuda", "cudnn")
 
 
 @dataclass(frozen=True)
-class OfVersion:
+class VersionedRun:
     """A run of an implementation, to be compared with its runs under other versions."""
 
     breakdown: Breakdown
     implementation: str
     version: str  # the versions that differ between the runs, such as "torch 1.4.0"
-    of_first: float | None  # step / step with the oldest version; None if not comparable
+    of_first: float | None  # step time / step time with the oldest version; or None
 
 
-def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
-    """Return for each group of comparable runs the implementations with several versions.
+def by_version(breakdowns: Sequence[Breakdown]) -> list[list[VersionedRun]]:
+    """Return for each group of comparable runs those of implementations with several versions.
 
-    Implementations are in the order of the runs, and their versions from the oldest to the newest.
-    A group without such an implementation is omitted.
+    Implementations are in the order of their first runs; the runs of an implementation are sorted
+    from its oldest to its newest version. A group without such an implementation is omitted.
     """
     slowdown = compared(breakdowns)
     groups = [
@@ -54,7 +54,7 @@ def _by_implementation(
     return of
 
 
-def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[OfVersion]:
+def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[VersionedRun]:
     """Return an implementation's runs sorted by version; none if all versions are the same."""
     versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
     names = dict.fromkeys(name for of in versions.values() for name in of)
@@ -68,7 +68,7 @@ def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) ->
     order = sorted(texts, key=lambda place: (version_numbers(texts[place]), place))
     first = slowdown.get(order[0])
     return [
-        OfVersion(
+        VersionedRun(
             breakdowns[place],
             str(breakdowns[place].run.info.implementation),
             texts[place],

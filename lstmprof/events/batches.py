@@ -88,17 +88,17 @@ class Batches:
             own = own if selected is None else own[selected[first:last]]
             needed = np.concatenate([running, first_rows, *_next(devices, self._start, last)])
             rows = table.rows(own, needed)
-            of_own = slice(*np.searchsorted(rows, (first, last)).tolist())
-            yield Batch(table.table_of(rows), rows, of_own, int(self._start[first]), end_ns)
-            both = np.concatenate([running, own])
-            running = both[self._start[both] + self._dur[both] > end_ns]
+            own_slice = slice(*np.searchsorted(rows, (first, last)).tolist())
+            yield Batch(table.table_of(rows), rows, own_slice, int(self._start[first]), end_ns)
+            begun = np.concatenate([running, own])
+            running = begun[self._start[begun] + self._dur[begun] > end_ns]
             first = last
 
     def _end(self) -> int:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return a row near ``row`` that begins later than the row before it."""
+        """Return a row near ``row`` whose event begins later than the event before it."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))

@@ -131,7 +131,7 @@ def write_sorted(path: Path, columns: pa.Table) -> None:
 
 
 @dataclass(frozen=True)
-class _OfRank:
+class _RankCounters:
     """The counters of one rank, sorted by time; ``batches`` adds ``shift_ns`` to all times."""
 
     read: pa.Table | SortedFiles
@@ -139,9 +139,9 @@ class _OfRank:
     shift_ns: int = 0
     rank: int | None = None
 
-    def on_disk(self, folder: Folder) -> _OfRank:
+    def on_disk(self, folder: Folder) -> _RankCounters:
         if isinstance(self.read, SortedFiles):
-            paths = [folder.taken(path) for path in self.read.paths]
+            paths = [folder.move_in(path) for path in self.read.paths]
         else:
             paths = [folder.new("counters")]
             write_sorted(paths[0], self.read)
@@ -169,7 +169,7 @@ class _OfRank:
 class Counters:
     """The counters of a profile, one rank after the other; values of a rank are sorted by time."""
 
-    of_ranks: tuple[_OfRank, ...] = ()
+    ranks: tuple[_RankCounters, ...] = ()
 
     @staticmethod
     def of(tables: Sequence[pa.Table]) -> Counters:
@@ -177,30 +177,32 @@ class Counters:
         filled = [table for table in tables if len(table)]
         if not filled:
             return NO_COUNTERS
-        return Counters((_OfRank(sorted_by_time(pa.concat_tables(filled).unify_dictionaries())),))
+        return Counters(
+            (_RankCounters(sorted_by_time(pa.concat_tables(filled).unify_dictionaries())),)
+        )
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
         """Return the counters that ``write_sorted`` wrote to ``paths`` of ``folder``."""
         read = SortedFiles(paths, "time_ns")
-        return Counters((_OfRank(read, folder),)) if paths else NO_COUNTERS
+        return Counters((_RankCounters(read, folder),)) if paths else NO_COUNTERS
 
     def __bool__(self) -> bool:
-        return bool(self.of_ranks)
+        return bool(self.ranks)
 
     def __add__(self, other: Counters) -> Counters:
         """Return these counters, followed by the counters of ``other``."""
-        return Counters(self.of_ranks + other.of_ranks)
+        return Counters(self.ranks + other.ranks)
 
     def shifted(self, by_ns: int, rank: int | None = None) -> Counters:
         """Return these counters with times ``by_ns`` later, and with ``rank`` unless it is None."""
         moved = (
             replace(
-                of_rank,
-                shift_ns=of_rank.shift_ns + by_ns,
-                rank=of_rank.rank if rank is None else rank,
+                counters,
+                shift_ns=counters.shift_ns + by_ns,
+                rank=counters.rank if rank is None else rank,
             )
-            for of_rank in self.of_ranks
+            for counters in self.ranks
         )
         return Counters(tuple(moved))
 
@@ -210,12 +212,12 @@ class Counters:
         Raises:
             LstmprofError: the disk is full.
         """
-        return Counters(tuple(of_rank.on_disk(folder) for of_rank in self.of_ranks))
+        return Counters(tuple(counters.on_disk(folder) for counters in self.ranks))
 
     def batches(self) -> Iterator[pa.Table]:
         """Yield the rows of counters.parquet in batches."""
-        for of_rank in self.of_ranks:
-            yield from of_rank.batches()
+        for counters in self.ranks:
+            yield from counters.batches()
 
     def table(self) -> pa.Table:
         """Return all rows of counters.parquet."""
@@ -240,7 +242,7 @@ NO_COUNTERS = Counters()
 
 
 class Collected(Chunks):
-    """Collects the counters of a profile, tables with the columns ``READ``, while it is read."""
+    """Collects tables of counters (columns ``READ``) while a profile is read."""
 
     def __init__(self) -> None:
         super().__init__()

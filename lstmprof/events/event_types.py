@@ -97,12 +97,14 @@ def _event_types(events: Packed) -> EventTypes:
     types = numbered(*keys)
     by_begin, by_end = np.lexsort((first, begins, types)), np.lexsort((last, -ends, types))
     heads = np.flatnonzero(np.append(True, np.diff(types[by_begin]) > 0)[: len(types)])
-    some = by_begin[heads]
+    first_of_type = by_begin[heads]
     counts = np.add.reduceat(count[by_begin], heads) if len(heads) else count
-    kind, launches, rank, pid, tid, device = (key[some] for key in keys)
+    kind, launches, rank, pid, tid, device = (key[first_of_type] for key in keys)
     names = [kinds[code] for code in kind.tolist()]
     last = last[by_end[heads]]
-    return EventTypes(names, launches > 0, rank, pid, tid, device, counts, first[some], last)
+    return EventTypes(
+        names, launches > 0, rank, pid, tid, device, counts, first[first_of_type], last
+    )
 
 
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
@@ -115,7 +117,7 @@ def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
     keys += [events.has_value(name, rows) for name in _SOURCE]
     keys += [events.values(name, rows) for name in _SOURCE]
-    types = numbered_few(keys)
+    types = dense_numbers(keys)
     start = events.values("start_ns", rows).astype(np.int64)
     end = start + events.values("dur_ns", rows)
     count = np.bincount(types)
@@ -128,13 +130,16 @@ def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
         hits = np.flatnonzero(at == bound[types])[::-1]
         row[types[hits]] = hits
     kind, launches, *source = (key[first].astype(np.int64) for key in keys)
-    known, values = source[: len(_SOURCE)], source[len(_SOURCE) :]
-    source = [np.where(k > 0, v, UNKNOWN) for k, v in zip(known, values, strict=True)]
+    has_value, values = source[: len(_SOURCE)], source[len(_SOURCE) :]
+    source = [np.where(k > 0, v, UNKNOWN) for k, v in zip(has_value, values, strict=True)]
     return [kind, launches, *source, count, first + rows.start, begins, last + rows.start, ends]
 
 
-def numbered_few(keys: list[np.ndarray]) -> Ints:
-    """Return a number for each position; equal combinations of ``keys`` have equal numbers."""
+def dense_numbers(keys: list[np.ndarray]) -> Ints:
+    """Return a number for each position; equal combinations of ``keys`` have equal numbers.
+
+    The numbers count from 0 in the order in which the combinations first occur.
+    """
     code = np.zeros(len(keys[0]), dtype=np.int64)
     room = 1
     for key in keys:
@@ -188,7 +193,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return the first op of each rank's busiest thread, and likewise for runtime calls.
+    """Return the row of the first op, and of the first runtime call, of each rank's busiest thread.
 
     Each row is repeated ``_REPEATS`` times.
     """

@@ -66,7 +66,7 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return at each time the running interval that comes first in ``order``.
+    """Return for each time the running interval that comes first in ``order``, as segments.
 
     ``order`` lists the positions of all intervals, the foremost first. Empty intervals never run;
     times without a running interval are left out.
@@ -96,9 +96,9 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return for each cell the least ``value`` of the ranges [left, right) that contain it.
+    """Return for each of ``cells`` positions the least ``value`` of the ranges around it.
 
-    It is ``none`` for a cell in no range.
+    A range is [left, right). The result is ``none`` for a position in no range.
     """
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
@@ -136,9 +136,9 @@ def _joined(segments: Segments) -> Segments:
 
 def filled(segments: Segments) -> Segments:
     """Fill the gaps between, before and after ``segments`` with segments of owner ``FREE``."""
-    everything = np.iinfo(np.int64)
-    starts = np.append(everything.min, segments.end_ns)
-    ends = np.append(segments.start_ns, everything.max)
+    limits = np.iinfo(np.int64)
+    starts = np.append(limits.min, segments.end_ns)
+    ends = np.append(segments.start_ns, limits.max)
     free = ends > starts
     start_ns = np.concatenate([segments.start_ns, starts[free]])
     order = np.argsort(start_ns, kind="stable")
@@ -161,7 +161,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return the overlap of each segment with each interval, by interval and time."""
+    """Return all overlaps of a segment and an interval, sorted by interval, then by time."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
@@ -229,7 +229,7 @@ def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the sum of the times since all earlier ``sorted_ns``.
+    """Return for each time in ``at_ns`` the sum of its distances to all earlier ``sorted_ns``.
 
     The sums are modulo 2⁶⁴; differences of two sums are exact.
     """

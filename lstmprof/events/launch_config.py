@@ -82,21 +82,21 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return the parts of the shared memory as text, or an empty text if unknown."""
+        """Return the static and dynamic bytes of shared memory as text; empty if unknown."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
         return f" ({total - dynamic:,} B static + {dynamic:,} B dynamic)"
 
 
-_NOTHING = LaunchConfig()
+_EMPTY = LaunchConfig()
 _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(values: Mapping[str, object]) -> str | None:
     """Return the JSON of the possible ``values`` by field name, or None if there are none."""
-    config = _believed(*(values.get(name) for name in _FIELDS))
-    return None if config == _NOTHING else encoded(config)
+    config = _possible(*(values.get(name) for name in _FIELDS))
+    return None if config == _EMPTY else encoded(config)
 
 
 def encoded(config: LaunchConfig) -> str:
@@ -114,7 +114,7 @@ def read(written: str) -> LaunchConfig | None:
     return None if checked is None else msgspec.json.decode(checked, type=LaunchConfig)
 
 
-def _believed(
+def _possible(
     grid: object,
     block: object,
     registers: object,
@@ -128,19 +128,19 @@ def _believed(
     if threads and math.prod(threads) > _MOST_THREADS:
         threads = None
     if (grid is not None and blocks is None) or (block is not None and threads is None):
-        return _NOTHING
-    of_thread = _integer(registers, _MOST_REGISTERS)
-    if registers is not None and of_thread is None:
+        return _EMPTY
+    register_count = _integer(registers, _MOST_REGISTERS)
+    if registers is not None and register_count is None:
         shared = None
     bytes_ = _integer(shared, _MOST_BYTES)
-    asked = None if bytes_ is None else _integer(dynamic, bytes_)
+    dynamic_bytes = None if bytes_ is None else _integer(dynamic, bytes_)
     operation, moved, ranks, group = message
     return LaunchConfig(
         blocks,
         threads,
-        of_thread or None,
+        register_count or None,
         bytes_,
-        asked,
+        dynamic_bytes,
         _share(estimated),
         _share(theoretical),
         operation_of(operation) if isinstance(operation, str) else None,
@@ -185,9 +185,9 @@ def element_bytes(dtype: object) -> int | None:
 
 def _three(value: object, most: int) -> _Three | None:
     """Return ``value`` as three integers from 1 to ``most``, or None if it is anything else."""
-    given = [_integer(each, most) for each in value] if isinstance(value, (list, tuple)) else []
-    numbers = [number for number in given if number]
-    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(given) == 3 else None
+    entries = [_integer(each, most) for each in value] if isinstance(value, (list, tuple)) else []
+    numbers = [number for number in entries if number]
+    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(entries) == 3 else None
 
 
 def _integer(value: object, most: int) -> int | None:

@@ -120,11 +120,11 @@ class Packed:
         """Return for each event the row that the link ``name`` refers to, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
-        known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
-        order = np.argsort(known, kind="stable")
-        place = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
+        ids, targets = (self.values(column).astype(np.int64) for column in ("event_id", name))
+        order = np.argsort(ids, kind="stable")
+        place = np.minimum(np.searchsorted(ids[order], targets), len(ids) - 1)
         row = order[place]
-        return np.where((asked != NONE) & (known[row] == asked), row, NONE)
+        return np.where((targets != NONE) & (ids[row] == targets), row, NONE)
 
     def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
         """Return these columns of ``rows`` (all if None) as an events table."""
@@ -188,12 +188,12 @@ class _Column:
         return replace(self, values=self.values[rows], is_known=is_known)
 
     def has_value(self, rows: slice | Ints) -> Flags:
-        """Return for each of ``rows`` whether it is not null."""
+        """Return for each of ``rows`` whether the column has a value there."""
         if self.is_known is not None:
             return self.is_known[rows]
         values = self.values[rows]
-        known = values >= 0 if self.has_nulls else np.ones(len(values))
-        return np.asarray(known, dtype=np.bool_)
+        flags = values >= 0 if self.has_nulls else np.ones(len(values))
+        return np.asarray(flags, dtype=np.bool_)
 
 
 def packed(events: pa.Table) -> Packed:
@@ -292,8 +292,8 @@ class _Numbers:
         values = self._values[: self._filled]
         if self._known is None:
             return pa.array(values)
-        known = np.packbits(self._known[: self._filled], bitorder="little")
-        buffers = [pa.py_buffer(known), pa.py_buffer(values)]
+        bits = np.packbits(self._known[: self._filled], bitorder="little")
+        buffers = [pa.py_buffer(bits), pa.py_buffer(values)]
         return pa.Array.from_buffers(self._type, len(values), buffers)
 
 

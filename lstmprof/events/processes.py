@@ -56,7 +56,7 @@ def joined(processes: Sequence[Process]) -> Profile:
     shifts = _one_after_the_other(profiles) if shifts is None else shifts
     tables = [p.events.arrow for p in profiles]
     for columns in (_LINKS, *((name,) for name in _OWN_IDS)):
-        tables = _apart(tables, columns)
+        tables = _with_distinct_ids(tables, columns)
     tables = [_moved(table, shift) for table, shift in zip(tables, shifts, strict=True)]
     tables = _with_distinct_pids(tables, [process.pid for process in processes])
     whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
@@ -113,7 +113,7 @@ def _span(profile: Profile) -> tuple[int, int]:
     return int(events.start_ns.min()), int(events.end_ns.max())
 
 
-def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
+def _with_distinct_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
     """Make the ids in ``columns`` distinct across ``tables``.
 
     If the ids are so large that sums could overflow, they are first replaced by 0, 1, 2 and so on.
@@ -125,14 +125,14 @@ def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]
     if sum(h + 1 for h in highest) >= _MOST_ID:
         ids = [{n: _dense(i, none) for n, i in of.items()} for of in ids]
         highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
-    first, apart = 0, []
+    first, moved_tables = 0, []
     for table, of, most in zip(tables, ids, highest, strict=True):
         for name, values in of.items():
             moved = np.where(values > none, values + first, values)
             table = _with(table, name, pa.array(moved, mask=values == UNKNOWN))
-        apart.append(table)
+        moved_tables.append(table)
         first += most + 1 if links else most
-    return apart
+    return moved_tables
 
 
 def _dense(ids: Ints, none: int) -> Ints:
@@ -154,18 +154,18 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
     """Make pids distinct across ``tables``; host events without a pid get the pid in ``pids``."""
-    taken: set[int] = set()
+    used: set[int] = set()
     changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
         events = EventTable(table)
         pid, on_host = events.ints("pid", UNKNOWN), thread_ids(events) >= 0
         if own is not None:
             pid = np.where(on_host & (pid == UNKNOWN), own, pid)
-        there = set(np.unique(pid[pid != UNKNOWN]).tolist())
-        if there & taken:
+        own_pids = set(np.unique(pid[pid != UNKNOWN]).tolist())
+        if own_pids & used:
             pid = np.where(pid == UNKNOWN, UNKNOWN, pid + number * MOST_PID)
-            there = set(np.unique(pid[pid != UNKNOWN]).tolist())
-        taken |= there
+            own_pids = set(np.unique(pid[pid != UNKNOWN]).tolist())
+        used |= own_pids
         changed.append(_with(table, "pid", pa.array(pid, mask=pid == UNKNOWN)))
     return changed
 

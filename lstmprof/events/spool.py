@@ -60,16 +60,16 @@ class SortedFiles:
 
     def borders(self, rows: int) -> list[int]:
         """Return times that split all rows into parts of about ``rows`` rows."""
-        every = max(1, min(_SAMPLED, rows // _SAMPLED))
-        sampled = [self._times(path)[::every].astype(np.int64) for path in self.paths]
-        first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // every)])
+        stride = max(1, min(_SAMPLED, rows // _SAMPLED))
+        sampled = [self._times(path)[::stride].astype(np.int64) for path in self.paths]
+        first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // stride)])
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
         """Return the rows in [first_ns, end_ns) of each file that has such rows."""
         first, last = self._ends
-        there = np.flatnonzero((first < end_ns) & (last >= first_ns))
-        return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in there.tolist()]
+        numbers = np.flatnonzero((first < end_ns) & (last >= first_ns))
+        return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in numbers.tolist()]
 
     def remove_ending(self, first_ns: int, end_ns: int) -> None:
         """Delete the files whose last row is in [first_ns, end_ns)."""
@@ -111,8 +111,8 @@ def write_chunk(path: Path, columns: pa.Table) -> None:
     Raises:
         LstmprofError: the disk is full.
     """
-    there = [name for name in columns.column_names if columns[name].null_count < len(columns)]
-    write_columns(path, _sorted(columns.select(there)))
+    recorded = [name for name in columns.column_names if columns[name].null_count < len(columns)]
+    write_columns(path, _sorted(columns.select(recorded)))
 
 
 def _sorted(columns: pa.Table) -> pa.Table:
@@ -268,7 +268,7 @@ def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Join the column ``name`` in the widest type; texts become numbers of ``texts``."""
+    """Join column ``name`` of all ``parts`` in its widest type; texts become codes of ``texts``."""
     types = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(types[0])
     type_ = SCHEMA.field(name).type if is_text else max(types, key=lambda type_: type_.bit_width)

@@ -57,7 +57,7 @@ class Folder:
         self._count += 1
         return self.path / f"{name}-{self._count}"
 
-    def taken(self, path: Path) -> Path:
+    def move_in(self, path: Path) -> Path:
         """Move the file at ``path`` from another folder into this one, and return its new path.
 
         Raises:
@@ -102,9 +102,9 @@ class Texts:
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
         """Replace the texts in parts of the column ``name`` by codes; add new texts."""
-        there = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
-        typed = [cast(column, there.type) for column in columns]
-        joined = pa.chunked_array([there, *typed]).unify_dictionaries()
+        earlier = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
+        typed = [cast(column, earlier.type) for column in columns]
+        joined = pa.chunked_array([earlier, *typed]).unify_dictionaries()
         self._of[name] = joined.chunk(0).dictionary
         return [chunk.indices for chunk in joined.chunks[1:]]
 
@@ -220,7 +220,10 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and those of ``columns`` that a batch has, with texts as codes."""
+        """Return ``event_id`` and ``columns`` of batch ``number``, with texts as integer codes.
+
+        Columns that the batch lacks are left out.
+        """
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -270,7 +273,7 @@ class StoredEvents(EventTable):
             LstmprofError: the disk is full.
         """
         batches = [
-            replace(batch, files=tuple(map(folder.taken, batch.files))) for batch in self.batches
+            replace(batch, files=tuple(map(folder.move_in, batch.files))) for batch in self.batches
         ]
         return StoredEvents(folder, self._texts, batches, self._rank)
 
@@ -290,5 +293,5 @@ class StoredEvents(EventTable):
                     break
                 file.write_table(self.table(self.coded(number)).arrow)
 
-    def _keeps(self) -> bool:
+    def _caches(self) -> bool:
         return False

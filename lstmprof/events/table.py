@@ -24,7 +24,7 @@ UNKNOWN = np.iinfo(np.int64).min
 #: Stands for null in arrays of row numbers and of text codes.
 NONE = -1
 #: Arrays of a table with more rows are not cached: an array of ten million rows takes 80 MB.
-KEPT_ROWS = 2**21
+CACHED_ROWS = 2**21
 
 #: Columns with few distinct values, including text columns. Parquet stores them as dictionaries.
 _REPEATED = [
@@ -219,7 +219,7 @@ class EventTable:
     def rows_of_rank(self, rank: int | None) -> Ints:
         """Return the row numbers of the events of ``rank``."""
         number = UNKNOWN if rank is None else rank
-        if not self._keeps():
+        if not self._caches():
             return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
@@ -253,12 +253,12 @@ class EventTable:
         new = value()
         if isinstance(new, np.ndarray):
             new.flags.writeable = False
-        if self._keeps():
+        if self._caches():
             self._cache[key] = new
         return new
 
-    def _keeps(self) -> bool:
-        return len(self) <= KEPT_ROWS
+    def _caches(self) -> bool:
+        return len(self) <= CACHED_ROWS
 
 
 def parquet_writer(path: Path) -> pq.ParquetWriter:

@@ -23,7 +23,7 @@ STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
 #: Ops with which the host reads a value from a device and waits for the value.
-ASKS = (
+VALUE_READS = (
     *("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"),
     *("mxnet::MXNDArraySyncCopyToCPU", "mxnet::MXNDArrayWaitToRead", "mxnet::MXNDArrayWaitAll"),
 )
@@ -60,13 +60,13 @@ def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Int
     """
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
-    arranges = next((rows for rows in named if rows.any()), np.zeros(len(events), dtype=np.bool_))
+    framework = next((rows for rows in named if rows.any()), np.zeros(len(events), dtype=np.bool_))
     by_kind = events.mapped("kind", lambda kind: _STATE_OF_KIND.get(kind, -1), -1)
-    codes = np.where(arranges, STATES.index("dispatch"), by_kind)
-    of_call = events.mapped(
+    codes = np.where(framework, STATES.index("dispatch"), by_kind)
+    call_states = events.mapped(
         "name", lambda name: STATES.index(runtime_state(name)), STATES.index("runtime")
     )
-    codes = np.where(events.is_kind("runtime"), of_call, codes)
+    codes = np.where(events.is_kind("runtime"), call_states, codes)
     return np.where(_on_thread(events), codes, -1)
 
 
@@ -87,8 +87,8 @@ def _thread_ids(events: EventTable) -> Ints:
 
 
 def _on_thread(events: EventTable) -> Flags:
-    of_host = events.column("device").is_null().to_numpy()
-    return np.asarray(of_host & events.is_kind(*_DEPTH), np.bool_)
+    on_host = events.column("device").is_null().to_numpy()
+    return np.asarray(on_host & events.is_kind(*_DEPTH), np.bool_)
 
 
 def nesting_order(events: EventTable, rows: Ints) -> Ints:

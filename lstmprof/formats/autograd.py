@@ -111,14 +111,14 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _computing(spans: list[Row]) -> list[Row]:
-    """Return the spans without other spans inside, and the others that compute most of their time.
+    """Return the spans that compute: most of their time is not in other spans inside them.
 
-    A span of the second kind keeps only its longest time between the spans inside it.
+    A span with spans inside is shortened to its longest interval between these spans.
     """
     around: list[tuple[Row, list[Row]]] = []
     nested: list[tuple[Row, list[Row]]] = []
     for span in sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns)):
-        while around and not _holds(around[-1][0], span):
+        while around and not _contains(around[-1][0], span):
             around.pop()
         if around:
             around[-1][1].append(span)
@@ -126,8 +126,8 @@ def _computing(spans: list[Row]) -> list[Row]:
         nested.append(around[-1])
     rows = []
     for span, inner in nested:
-        starts = [span.start_ns, *map(_ends, inner)]
-        ends = [*(row.start_ns for row in inner), _ends(span)]
+        starts = [span.start_ns, *map(_end_ns, inner)]
+        ends = [*(row.start_ns for row in inner), _end_ns(span)]
         free = [(end - start, start) for start, end in zip(starts, ends, strict=True)]
         if not inner or 2 * sum(ns for ns, _ in free) > span.dur_ns:
             dur_ns, start_ns = max(free)
@@ -135,10 +135,10 @@ def _computing(spans: list[Row]) -> list[Row]:
     return rows
 
 
-def _holds(outer: Row, inner: Row) -> bool:
-    within = inner.start_ns < _ends(outer) and _ends(inner) <= _ends(outer)
+def _contains(outer: Row, inner: Row) -> bool:
+    within = inner.start_ns < _end_ns(outer) and _end_ns(inner) <= _end_ns(outer)
     return within and outer.device == inner.device
 
 
-def _ends(row: Row) -> int:
+def _end_ns(row: Row) -> int:
     return row.start_ns + row.dur_ns

@@ -139,7 +139,7 @@ def _snapshot(raw: RawFile) -> _Snapshot:
     if not isinstance(pickled, dict) or not {"segments", "device_traces"} <= pickled.keys():
         raise _foreign(raw, "is a pickle, but no memory snapshot of PyTorch")
     # A list may occur many times in a pickle, so that copies would take much memory.
-    lists = [*pickled["device_traces"], *(each["blocks"] for each in pickled["segments"])]
+    lists = [*pickled["device_traces"], *(segment["blocks"] for segment in pickled["segments"])]
     if sum(map(len, lists)) > raw.length:
         raise ValueError("it repeats lists")
     return msgspec.convert(pickled, _Snapshot)

@@ -121,7 +121,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
     """Return (shapes, types) of a node's inputs as JSON lists, or (None, None) if unknown."""
     if not isinstance(described, list):
         return None, None
-    inputs = [item for one in described if isinstance(one, dict) for item in one.items()]
+    inputs = [item for entry in described if isinstance(entry, dict) for item in entry.items()]
     return json.dumps([shape for _, shape in inputs]), json.dumps([dtype for dtype, _ in inputs])
 
 

@@ -72,7 +72,7 @@ class Pool(Executor):
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: after the tasks that they are running if ``wait`` is True, else at once.
+        """End the workers: after their current tasks if ``wait`` is True, else at once.
 
         Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures`` is
         False.

@@ -80,16 +80,16 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """An unpacked raw profile; ``given`` is its content, or the open file with it."""
+    """An unpacked raw profile; ``data`` is its content, or the open file with it."""
 
     path: Path | str  # for messages: the path of the file, its place in an archive, or its URL
-    given: bytes | OpenFile
+    data: bytes | OpenFile
     packed_bytes: int | None = None  # size of the gzip file that contained it
 
     @property
     def length(self) -> int:
         """Return the number of bytes."""
-        return self.given.length if isinstance(self.given, OpenFile) else len(self.given)
+        return self.data.length if isinstance(self.data, OpenFile) else len(self.data)
 
     def part(self, start: int, stop: int) -> bytes:
         """Return the bytes from ``start`` to ``stop``; fewer if the file ends before ``stop``.
@@ -97,17 +97,17 @@ class RawFile:
         Raises:
             ProfileError: the file can no longer be read.
         """
-        if not isinstance(self.given, OpenFile):
-            return self.given[start:stop]
+        if not isinstance(self.data, OpenFile):
+            return self.data[start:stop]
         try:
-            return self.given.part(start, min(stop, self.length))
+            return self.data.part(start, min(stop, self.length))
         except OSError as error:
             raise _unreadable(self.path, error) from error
 
     @cached_property
     def content(self) -> bytes:
         """Return all bytes; from then on they stay in memory."""
-        return self.given if isinstance(self.given, bytes) else self.part(0, self.length)
+        return self.data if isinstance(self.data, bytes) else self.part(0, self.length)
 
     @property
     def head(self) -> RawFile:
@@ -133,19 +133,19 @@ class RawFile:
     @property
     def most_object_bytes(self) -> int:
         """Return how many bytes of memory the objects in the file may take."""
-        given_bytes = self.length if self.packed_bytes is None else self.packed_bytes
-        return max(FREE_OBJECT_BYTES + 4 * given_bytes, _MOST_GROWTH * given_bytes)
+        file_bytes = self.length if self.packed_bytes is None else self.packed_bytes
+        return max(FREE_OBJECT_BYTES + 4 * file_bytes, _MOST_GROWTH * file_bytes)
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[Path]:
         """Yield the path of the unpacked profile: a temporary file if it is only in memory."""
-        if isinstance(self.given, OpenFile):
-            yield self.given.path
+        if isinstance(self.data, OpenFile):
+            yield self.data.path
             return
         with temporary_folder() as folder:
             path = folder / "profile"
             with room_in(folder):
-                path.write_bytes(self.given)
+                path.write_bytes(self.data)
             yield path
 
 
@@ -246,7 +246,7 @@ def _unpacked_chunks(raw: RawFile) -> Iterator[bytes]:
 
 
 def _stream(raw: RawFile) -> IO[bytes]:
-    return raw.given.path.open("rb") if isinstance(raw.given, OpenFile) else io.BytesIO(raw.given)
+    return raw.data.path.open("rb") if isinstance(raw.data, OpenFile) else io.BytesIO(raw.data)
 
 
 def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
@@ -338,11 +338,11 @@ def as_list(value: Any) -> list[Any]:
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """Return the JSON objects in the list ``value``."""
-    return [each for each in as_list(value) if isinstance(each, dict)]
+    return [entry for entry in as_list(value) if isinstance(entry, dict)]
 
 
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Return the last comma between two JSON objects in ``text[start:stop]``, or 0."""
+    """Return the position of the last comma between JSON objects in ``text[start:stop]``, or 0."""
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
         brace = text.rfind(b"{", start, brace)
@@ -455,9 +455,9 @@ def _member(info: tarfile.TarInfo, raw: RawFile) -> Member:
     if info.issparse():
         fault = ProfileError(place, "is a sparse file in an archive", "unpack it (tar xf)")
     elif begin + info.size > raw.length:
-        there = max(0, raw.length - begin)
+        present = max(0, raw.length - begin)
         fault = ProfileError(
-            place, f"is truncated: the archive has {there} of its {info.size} bytes", _AGAIN
+            place, f"is truncated: the archive has {present} of its {info.size} bytes", _AGAIN
         )
     return Member(info.name, begin, info.size, fault)
 

@@ -45,9 +45,9 @@ from lstmprof.formats.raw_file import RawFile, json_object
 from lstmprof.formats.rocprofv3 import COPIES
 
 #: Columns of ``rocpd_event`` that are read.
-_OF_EVENT = ("category_id", "stack_id")
+_EVENT_COLUMNS = ("category_id", "stack_id")
 #: Number of strings that are cached.
-_KEPT_STRINGS = 4096
+_CACHED_STRINGS = 4096
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Process:
         self.pids = self._numbers("info_process", "pid")
         self.machines = set(self._numbers("info_process", "nid").values())
         self.tids = self._numbers("info_thread", "tid")
-        self.string = functools.lru_cache(_KEPT_STRINGS)(self._string)
+        self.string = functools.lru_cache(_CACHED_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
         """Yield these columns of a table, some rows at a time; nothing if the table is missing.
@@ -82,18 +82,18 @@ class Process:
         scans = self._database.int_chunks(own, *columns, "event_id")
         if not self._points_to(own, events):
             yield from (
-                {**dict.fromkeys(_OF_EVENT, np.full(len(read["event_id"]), UNKNOWN)), **read}
+                {**dict.fromkeys(_EVENT_COLUMNS, np.full(len(read["event_id"]), UNKNOWN)), **read}
                 for read in scans
             )
             return
-        found = self._database.pointed_ints(own, "event_id", events, "id", *_OF_EVENT)
-        for read, event in zip(scans, found, strict=True):
+        pointed = self._database.pointed_ints(own, "event_id", events, "id", *_EVENT_COLUMNS)
+        for read, event in zip(scans, pointed, strict=True):
             is_its = event["id"] == read["event_id"]
-            of_event = {name: np.where(is_its, event[name], UNKNOWN) for name in _OF_EVENT}
-            yield {**of_event, **read}
+            event_values = {name: np.where(is_its, event[name], UNKNOWN) for name in _EVENT_COLUMNS}
+            yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text or None) of each row's event, in portions as ``chunks``."""
+        """Yield ``extdata`` (JSON text or None) of each row's event, divided like ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -165,7 +165,7 @@ def _facts(extdata: str | None) -> DeviceFacts:
 _TIMES = ("start", "end", "pid")
 _GRID = ("grid_size_x", "grid_size_y", "grid_size_z")
 _BLOCK = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
-_OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
+_LAUNCH_COLUMNS = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
@@ -191,7 +191,7 @@ class Events:
             yield self._ranges({**self._timed(read), "tid": tid}, read, next(extdata, []))
 
     def _calls(self, ints: Mapping[str, Ints], read: Mapping[str, Ints]) -> Batch:
-        is_call = self._says(
+        is_call = self._matches(
             read["category_id"],
             lambda text: "HIP_" in text and "_API" in text and "COMPILER" not in text,
         )
@@ -205,10 +205,10 @@ class Events:
         self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
     ) -> Batch:
         """Return the ROCTx ranges among the regions ``read``; ranges without text are omitted."""
-        is_marker = self._says(read["category_id"], lambda text: "MARKER" in text)
-        is_range = is_marker & self._says(read["category_id"], lambda text: "RANGE" in text)
+        is_marker = self._matches(read["category_id"], lambda text: "MARKER" in text)
+        is_range = is_marker & self._matches(read["category_id"], lambda text: "RANGE" in text)
         others = np.flatnonzero(is_marker & ~is_range)
-        is_range[others] = self._says(read["name_id"][others], lambda text: "Range" in text)
+        is_range[others] = self._matches(read["name_id"][others], lambda text: "Range" in text)
         places = np.flatnonzero(is_range)
         messages = [message(extdata[i]) if extdata else None for i in places.tolist()]
         names = read["name_id"][places].tolist()
@@ -226,14 +226,14 @@ class Events:
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
-    def _says(self, numbers: Ints, is_meant: Callable[[str], bool]) -> np.ndarray:
+    def _matches(self, numbers: Ints, is_meant: Callable[[str], bool]) -> np.ndarray:
         distinct, codes = np.unique(numbers, return_inverse=True)
         texts = [self._process.string(number) or "" for number in distinct.tolist()]
         return np.array([is_meant(text) for text in texts], np.bool_)[codes]
 
     def _kernels(self) -> Iterator[Batch]:
         columns = (*_TIMES, "agent_id", "kernel_id", "stream_id", "queue_id", "graph_node_id")
-        for read in self._process.chunks("kernel_dispatch", *columns, *_OF_LAUNCH):
+        for read in self._process.chunks("kernel_dispatch", *columns, *_LAUNCH_COLUMNS):
             has_stream = read["stream_id"] != UNKNOWN
             ints = {
                 **self._launched(read),
@@ -246,7 +246,10 @@ class Events:
             yield self._with_name_and_device(
                 Batch(
                     ints,
-                    {**texts, "launch_config": launch_configs(read, _OF_LAUNCH, _launch_config)},
+                    {
+                        **texts,
+                        "launch_config": launch_configs(read, _LAUNCH_COLUMNS, _launch_config),
+                    },
                 )
             )
 
@@ -279,7 +282,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _with_name_and_device(self, batch: Batch) -> Batch:
-        """Return the events with a name and, if they are activities, with a device."""
+        """Return only the events that have a name and, if they are activities, a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)
@@ -288,7 +291,7 @@ class Events:
 
 
 def _launch_config(*numbers: int) -> str | None:
-    """Return a kernel's launch configuration from the columns ``_OF_LAUNCH``."""
+    """Return a kernel's launch configuration from the columns ``_LAUNCH_COLUMNS``."""
     threads, block = (list(n) if min(n) > 0 else None for n in (numbers[:3], numbers[3:6]))
     return rocprofv3.launched_with(threads, block, rows.natural(numbers[6]))
 
@@ -391,6 +394,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the machine's GPUs by node, each once; every process lists all of them."""
+    """Return the machine's GPUs once, sorted by node; every process lists all of them."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

@@ -100,8 +100,8 @@ def notes(left_out: int) -> Iterator[str]:
 class _Process:
     """One process: its records, and the names and devices to which they refer by number."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        strings = as_object(given.get("strings"))
+    def __init__(self, process: Mapping[str, Any]) -> None:
+        strings = as_object(process.get("strings"))
         self._operations = [as_object(kind) for kind in as_list(strings.get("buffer_records"))]
         self._texts = {
             rows.int64(text.get("key")): text.get("value")
@@ -109,11 +109,11 @@ class _Process:
         }
         self._kernels = {
             rows.int64(symbol.get("kernel_id")): symbol
-            for symbol in _objects(given.get("kernel_symbols"))
+            for symbol in _objects(process.get("kernel_symbols"))
         }
-        self._records = as_object(given.get("buffer_records"))
-        self.pid = rows.positive(as_object(given.get("metadata")).get("pid"))
-        gpus = [a for a in _objects(given.get("agents")) if a.get("type") == _GPU]
+        self._records = as_object(process.get("buffer_records"))
+        self.pid = rows.positive(as_object(process.get("metadata")).get("pid"))
+        gpus = [a for a in _objects(process.get("agents")) if a.get("type") == _GPU]
         gpus.sort(key=lambda agent: rows.natural(agent.get("node_id")) or 0)
         self._devices = {_handle(agent.get("id")): n for n, agent in enumerate(gpus)}
         self.names = {
@@ -207,8 +207,8 @@ class _Process:
 
     def _kind(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         number = rows.natural(record.get("kind"))
-        known = number is not None and number < len(self._operations)
-        return self._operations[number] if known and number is not None else {}
+        has_kind = number is not None and number < len(self._operations)
+        return self._operations[number] if has_kind and number is not None else {}
 
     def _operation(self, record: Mapping[str, Any]) -> str:
         """Return the name of a record's operation; empty if the file does not name it."""
@@ -261,7 +261,7 @@ def launched_with(
     sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {
-            "grid": [-(-of_grid // of_block) for of_grid, of_block in sizes] or None,
+            "grid": [-(-total // per_block) for total, per_block in sizes] or None,
             "block": block,
             "shared_bytes": shared_bytes,
         }
@@ -270,8 +270,8 @@ def launched_with(
 
 def _three(value: Any) -> list[int] | None:
     sizes = [rows.positive(as_object(value).get(axis)) for axis in "xyz"]
-    known = [size for size in sizes if size is not None]
-    return known if len(known) == len(sizes) else None
+    positive = [size for size in sizes if size is not None]
+    return positive if len(positive) == len(sizes) else None
 
 
 def _read_csv(raw: RawFile) -> Profile:
@@ -282,8 +282,8 @@ def _read_csv(raw: RawFile) -> Profile:
         raise ProfileError(raw.path, f"is damaged ({error})", NEXT_STEP) from error
     in_order = sorted({record["Agent_Id"] for record in records}, key=lambda a: (len(a), a))
     agents = {agent: number for number, agent in enumerate(in_order)}
-    found = [_csv_row(record, agents) for record in records]
-    events = [row for row in found if row is not None]
+    decoded = [_csv_row(record, agents) for record in records]
+    events = [row for row in decoded if row is not None]
     if not events:
         raise ProfileError(raw.path, "has no kernel", NEXT_STEP)
     return Profile(

@@ -54,6 +54,16 @@ def date_ns(origin_ns: int) -> int | None:
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
+def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
+    """Return ``origin_ns`` if it is a date, else the date ``origin_ns + added_ns``.
+
+    Return None if ``added_ns`` is needed but unknown (None).
+    """
+    if date_ns(origin_ns) is not None:
+        return origin_ns
+    return None if added_ns is None else positive(added_ns + origin_ns)
+
+
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
     """Return the events table of one or more ``rows``, with times counted from ``origin_ns``."""
     return moved(columns(rows), origin_ns, rank)

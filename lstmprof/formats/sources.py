@@ -126,19 +126,19 @@ def groups(word: Path | str, runs: Collection[Path] = ()) -> list[list[Source]]:
     if not path.is_dir():
         return _groups_in_file(_local(path), _head(path))
     listed, locked = _listed(path, runs)
-    every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
-    if not every and not runs:
+    profiles = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
+    if not profiles and not runs:
         if locked:
             raise _permission_denied(locked[0])
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
-    files = every[:_MOST_FILES]
+    files = profiles[:_MOST_FILES]
     heads = {str(f): raw_file.unpacked_head(_head(f)) for f in files}
     archives = [f for f in files if raw_file.is_tar(heads[str(f)])]
     alone = [_local(f) for f in files if f not in archives]
     loose = _join_whole_jobs(_grouped(alone), heads)
-    of_archives = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
+    archived = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
     shut = [[_refused(_local(f), _permission_denied(f))] for f in locked]
-    return [*loose, *of_archives, *shut, *_too_many(_local(path), len(every))]
+    return [*loose, *archived, *shut, *_too_many(_local(path), len(profiles))]
 
 
 def _listed(folder: Path, runs: Collection[Path]) -> tuple[list[Path], list[Path]]:
@@ -242,7 +242,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the members, or a source that raises when it is loaded."""
+    """Yield the members of a readable archive, or else a source whose loading raises the error."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -250,7 +250,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a group that raises when it is loaded if ``folder`` has too many files."""
+    """Return a group whose loading raises an error, or nothing if ``folder`` has few files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -275,7 +275,7 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files of one folder whose names differ only in digits, or of one session."""
+    """Group files of one folder whose names differ only in digits, or that are of one session."""
     jobs: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
@@ -286,20 +286,23 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups of one folder that together are all ranks of a torch.profiler job."""
+    """Join groups of one folder that together are all ranks of a torch.profiler job.
+
+    ``heads`` has the beginning of each file by its label.
+    """
     parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
         numbers = [(int(job[1]), int(job[2])) for job in jobs if job]
         sizes = {size for _, size in numbers}
         if len(numbers) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
-            found = parts.setdefault((group[0].folder, size), {})
-            found[place] = (group, [rank for rank, _ in numbers])
+            members = parts.setdefault((group[0].folder, size), {})
+            members[place] = (group, [rank for rank, _ in numbers])
     joined = list(groups)
-    for (_, size), found in parts.items():
-        if sorted(rank for _, ranks in found.values() for rank in ranks) == list(range(size)):
-            first, *others = found
-            joined[first] = [source for group, _ in found.values() for source in group]
+    for (_, size), members in parts.items():
+        if sorted(rank for _, ranks in members.values() for rank in ranks) == list(range(size)):
+            first, *others = members
+            joined[first] = [source for group, _ in members.values() for source in group]
             for place in others:
                 joined[place] = []
     return [group for group in joined if group]
@@ -331,11 +334,11 @@ def _at_url(url: str) -> list[list[Source]]:
         raise _unreachable(url, error) from error
     if not names:
         raise ProfileError(url, "has no profile in it", _GIVE)
-    found = [
+    remote_files = [
         _remote(url, name, system.unstrip_protocol(name), system.ukey(name))
         for name in names[:_MOST_FILES]
     ]
-    return [*_grouped(found), *_too_many(replace(found[0], label=url), len(names))]
+    return [*_grouped(remote_files), *_too_many(replace(remote_files[0], label=url), len(names))]
 
 
 def _remote(word: str, path: str, url: str, stamp: str) -> Source:

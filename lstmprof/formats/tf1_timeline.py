@@ -206,7 +206,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop the ops of ``/host:CPU`` that repeat an executor's op, by node and type."""
+    """Drop the ops of ``/host:CPU`` that have the node and type of an executor's op."""
     on_executors = {
         _label(op)
         for op in ops

@@ -193,7 +193,7 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the number of the stream that a GPU's line is, or None if it is no stream.
+    """Return the stream number of a GPU's line, or None if the line is no stream.
 
     ``line`` is the line's name. If it is None, the line is stream ``tid`` if ``stats`` are those of
     an activity.

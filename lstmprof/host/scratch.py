@@ -32,7 +32,7 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return ``prefix`` and this process's identity: the beginning of the names of its files."""
+    """Return how the names of this process's files begin: ``prefix``, then its identity."""
     return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 

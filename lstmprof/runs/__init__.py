@@ -2,7 +2,7 @@
 
 ::
 
-    words ─ sources ─▶ tasks ─ ingest (or kept) ─▶ profile ─ annotate ─▶ run.json, Parquet ─▶ Run
+    words ─ sources ─▶ tasks ─ ingest (or cached) ─▶ profile ─ annotate ─▶ run.json, Parquet ─▶ Run
                          └─ jobs: in processes, or on a cluster
 
 ``metadata`` describes run.json. ``run`` reads and writes the tables of a run. ``directory`` makes

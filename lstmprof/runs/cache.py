@@ -33,7 +33,7 @@ from lstmprof.runs.directory import (
     put,
     staging,
     sweep,
-    written_to,
+    usable_cache,
 )
 from lstmprof.runs.run import RUN_FILE, Run, is_run, open_run, run_folders_in, runs_in
 
@@ -67,19 +67,19 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Return one list of runs for each of ``words`` that has runs; otherwise like ``open_runs``.
+    """Open runs like ``open_runs``, but return them as one list for each word that has runs.
 
     ``reading`` is called before each profile of a single local file is read.
     """
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
     faults = [fault for opened_word in opened_of for fault in opened_word.faults]
-    nothing = bool(faults) and not any(opened_word.runs for opened_word in opened_of)
-    if nothing and len(faults) == 1:
+    all_failed = bool(faults) and not any(opened_word.runs for opened_word in opened_of)
+    if all_failed and len(faults) == 1:
         raise faults[0]
     for fault in faults:
         leave_out(fault)
-    if nothing:
+    if all_failed:
         where = f"{words[0]}: no" if len(words) == 1 else f"none of {len(words)} paths has a"
         raise RunError(f"{where} readable run or profile", str(faults[0]))
     return [opened_word.runs for opened_word in opened_of if opened_word.runs]
@@ -149,9 +149,9 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 
 
 def _ingest(
-    word: Path | str, cache: Path, of_word: _Opened, reading: Reading, deeper: Collection[Path]
+    word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Add the runs of the raw profiles at ``word`` to ``of_word``.
+    """Add the runs of the raw profiles at ``word`` to ``result``.
 
     A profile is read only if the cache has no run of it. ``deeper`` are runs below ``word``, whose
     profiles are not read again.
@@ -168,23 +168,23 @@ def _ingest(
         sweep(cache / folder)
         runs_before = _cached_runs(cache / folder)
         if runs_before:
-            of_word.runs += runs_before
+            result.runs += runs_before
             continue
         if len(group) == 1 and isinstance(label := group[0].label, Path):
             reading(label, name)
         done = _made(group, name, folder, cache)
-        of_word.runs += [run for run in done.runs if isinstance(run, Run)]
-        of_word.faults += [*done.errors, *done.foreign]
+        result.runs += [run for run in done.runs if isinstance(run, Run)]
+        result.faults += [*done.errors, *done.foreign]
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
     """Make a run of the files ``group`` in ``cache``.
 
-    If ``cache`` cannot be written, make it in a temporary folder.
+    If ``cache`` cannot be written, make the run in a temporary folder.
     """
     from lstmprof.runs.ingest import Ingested, Task
 
-    place = written_to(cache)
+    place = usable_cache(cache)
     if place != cache and (runs_before := _cached_runs(place / folder)):
         return Ingested([*runs_before])
     done = Task(group, name, place / folder, force=True, step_range=None).done()
@@ -227,9 +227,9 @@ def resolve_baseline(word: str) -> str:
         return word
     name = _checked(word.removeprefix(PREFIX))
     if not (FOLDER / name).is_dir():
-        there = sorted(p.name for p in FOLDER.glob("[!.]*")) if FOLDER.is_dir() else []
+        existing = sorted(p.name for p in FOLDER.glob("[!.]*")) if FOLDER.is_dir() else []
         hint = "create one with --save-baseline"
-        hint = f"existing baselines: {', '.join(there)}" if there else hint
+        hint = f"existing baselines: {', '.join(existing)}" if existing else hint
         raise UsageError(f"no baseline '{name}' in {FOLDER}", hint)
     return str(FOLDER / name)
 

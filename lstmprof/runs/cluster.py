@@ -81,12 +81,12 @@ class _Releasing(Executor):
     def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
         """Run ``fn`` on a worker, and return the future of its result."""
         outcome: Future[_Made] = Future()
-        there = self._executor.submit(fn, *args, **kwargs)
-        there.add_done_callback(functools.partial(_copy, outcome))
+        remote = self._executor.submit(fn, *args, **kwargs)
+        remote.add_done_callback(functools.partial(_copy, outcome))
         return outcome
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for unfinished tasks, or cancel them."""
+        """Wait for unfinished tasks; cancel them if not ``wait``, or if ``cancel_futures``."""
         self._executor.shutdown(wait=wait and not cancel_futures)
 
 

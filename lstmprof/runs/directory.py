@@ -38,9 +38,9 @@ def cache_folder() -> Path:
     Return a temporary folder if another user could have written to it, because the cache has
     scripts that go into reports, and interpreters that capture runs.
     """
-    given = os.environ.get("LSTMPROF_CACHE")
+    chosen = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
-    cache = Path(given) if given else Path(base) / "lstmprof"
+    cache = Path(chosen) if chosen else Path(base) / "lstmprof"
     fault = _untrusted(cache)
     return cache if fault is None else instead_of(cache, fault)
 
@@ -64,14 +64,14 @@ def _home() -> Path:
         return Path("/nonexistent")  # the home folder of users without one in Debian
 
 
-def written_to(cache: Path) -> Path:
+def usable_cache(cache: Path) -> Path:
     """Return ``cache``; if it cannot be written, warn and return a temporary folder."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return the reason if ``folder`` cannot be written, else None; make it if it is missing."""
+    """Return the reason if ``folder`` cannot be written, else None; create a missing folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -133,13 +133,13 @@ def _check_place(place: Path, *, force: bool) -> None:
         )
 
 
-def _cannot(out: Path, what: str, fault: OSError) -> RunError:
+def _write_error(out: Path, text: str, fault: OSError) -> RunError:
     reason = fault.strerror or str(fault)
     place = "LSTMPROF_CACHE" if cache_folder() in [out, *out.parents] else "--out"
     step = f"set {place} to a writable folder with free space"
     if fault.errno == errno.EFBIG:
         step = next_step_of(fault, step)
-    return RunError(f"{what} ({reason})", step)
+    return RunError(f"{text} ({reason})", step)
 
 
 @contextmanager
@@ -155,14 +155,14 @@ def staging(out: Path) -> Iterator[Path]:
         out.mkdir(parents=True, exist_ok=True)
         sweep(out)
     except OSError as fault:
-        raise _cannot(out, f"{out}: cannot be written", fault) from fault
+        raise _write_error(out, f"{out}: cannot be written", fault) from fault
     # The name is chosen before the folder is made, so that a signal in between leaves no folder.
     partial, maker = out / f"{own_prefix(PARTIAL)}{os.urandom(4).hex()}", os.getpid()
     try:
         try:
             partial.mkdir(mode=0o700)
         except OSError as fault:
-            raise _cannot(out, f"{out}: cannot be written", fault) from fault
+            raise _write_error(out, f"{out}: cannot be written", fault) from fault
         yield partial
     finally:
         if os.getpid() == maker:  # not in a forked process, which may end earlier
@@ -186,7 +186,7 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
             content.mkdir()
             yield content
         except OSError as fault:
-            raise _cannot(out, f"{out / name}: cannot be written", fault) from fault
+            raise _write_error(out, f"{out / name}: cannot be written", fault) from fault
         _put_in_place(content, out / name, partial / "replaced", force=force)
 
 
@@ -207,7 +207,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
         if not force:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         if not _exchanged(content, place):
-            _put_for(content, place, replaced)
+            _replace_by_renames(content, place, replaced)
     except OSError as fault:
         raise RunError(
             f"{place}: {fault.strerror}", "check whether another command writes the same run"
@@ -226,16 +226,16 @@ def _moved(content: Path, place: Path) -> bool:
     return False
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchanged(first: Path, second: Path) -> bool:
     """Exchange two names atomically; return False if the system cannot. Source: rename(2)."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    names = [os.fsencode(path.absolute()) for path in (one, other)]
+    names = [os.fsencode(path.absolute()) for path in (first, second)]
     if rename is None:
         return False
     return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
 
 
-def _put_for(content: Path, place: Path, replaced: Path) -> None:
+def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
     """Replace ``place`` by two renames; ``sweep`` restores ``replaced`` after a crash."""
     replaced.mkdir()
     place.rename(replaced / place.name)

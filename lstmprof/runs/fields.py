@@ -132,9 +132,10 @@ class Peaks(Record, frozen=True):
 class ScriptLine(Record, frozen=True):
     """A line or function of the user's code, outside a framework, in which steps spend time.
 
-    ``share`` is the share of the sampled time, and ``ns`` the time per sampled step. ``call`` is
-    the function that the line calls. If ``call`` is None, the line only waits, or the entry is
-    about all of ``function``, which calls no framework. ``file`` is None for the garbage collector.
+    ``share`` is the line's share of the sampled time, and ``ns`` its time per sampled step.
+    ``call`` is the function that the line calls. If ``call`` is None, the line only waits, or the
+    entry is about all of ``function``, which calls no framework. ``file`` is None for the garbage
+    collector.
 
     ``waits_ns`` is the part of ``ns`` in which the thread was blocked by something other than a
     framework; None if unknown. ``beside`` is True for a line that a framework calls in another
@@ -151,13 +152,25 @@ class ScriptLine(Record, frozen=True):
     beside: Flag = None
 
 
+class ScriptTree(Record, frozen=True):
+    """A function of the user's code that visits trees: one call of it makes several calls of it.
+
+    ``ns`` is the time per sampled step, with the functions that it calls.
+    """
+
+    file: Text = None
+    line: Int = None
+    function: Text = None
+    ns: Int = None
+
+
 class Recompiled(Record, frozen=True):
     """A compiled function of a script that was compiled again, and the last change that caused it.
 
-    ``times`` counts the compilations after the first one. ``changed`` is ``function`` (the script
-    created the function anew), ``shape``, ``dtype``, ``value`` (of a Python object) or
-    ``structure`` (number of arrays) of ``argument``, an argument. ``before`` and ``after`` are the
-    texts of the shape, dtype or value.
+    ``times`` counts the compilations after the first one. ``changed`` is ``function`` if the script
+    created the function anew. Otherwise it is what changed in the argument ``argument``: ``shape``,
+    ``dtype``, ``value`` (of a Python object) or ``structure`` (number of arrays). ``before`` and
+    ``after`` are the texts of the shape, dtype or value.
 
     For torch.compile, ``argument`` may be any expression, and ``changed`` may also be ``size``,
     ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``: any other condition, with
@@ -221,36 +234,38 @@ class Sampling(Record, frozen=True):
     reason: Annotated[Text, fact("why the sampler did not run", "the sampler ran")] = None
 
 
-_NOT_OF_IT = "the framework has no such setting, or the run is an ingested profile"
+_NO_SUCH_SETTING = "the framework has no such setting, or the run is an ingested profile"
 _UNCOUNTED = "the CPU's counters cannot be read (counters_reason says why)"
 
 
 class Settings(Record, frozen=True):
     """The settings of the framework, process and machine while the steps were timed."""
 
-    grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NOT_OF_IT)] = None
-    anomaly_mode: Annotated[Flag, fact("whether gradients were searched for NaN", _NOT_OF_IT)] = (
-        None
-    )
+    grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NO_SUCH_SETTING)] = None
+    anomaly_mode: Annotated[
+        Flag, fact("whether gradients were searched for NaN", _NO_SUCH_SETTING)
+    ] = None
     deterministic: Annotated[
-        Flag, fact("whether only deterministic algorithms were allowed", _NOT_OF_IT)
+        Flag, fact("whether only deterministic algorithms were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_deterministic: Annotated[
-        Flag, fact("whether only deterministic algorithms of cuDNN were allowed", _NOT_OF_IT)
+        Flag, fact("whether only deterministic algorithms of cuDNN were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_benchmark: Annotated[
-        Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NOT_OF_IT)
+        Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NO_SUCH_SETTING)
     ] = None
-    onednn: Annotated[Flag, fact("whether oneDNN's kernels were allowed", _NOT_OF_IT)] = None
-    matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NOT_OF_IT)] = None
-    cudnn_tf32: Annotated[Flag, fact("whether cuDNN could use TF32", _NOT_OF_IT)] = None
+    onednn: Annotated[Flag, fact("whether oneDNN's kernels were allowed", _NO_SUCH_SETTING)] = None
+    matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NO_SUCH_SETTING)] = None
+    cudnn_tf32: Annotated[Flag, fact("whether cuDNN could use TF32", _NO_SUCH_SETTING)] = None
     matmul_precision: Annotated[
-        Text, fact("precision of float32 matmuls, as the framework names it", _NOT_OF_IT)
+        Text, fact("precision of float32 matmuls, as the framework names it", _NO_SUCH_SETTING)
     ] = None
-    blas: Annotated[Text, fact("BLAS library that Theano called", _NOT_OF_IT)] = None
-    intra_op_threads: Annotated[Int, fact("number of threads within an op", _NOT_OF_IT)] = None
+    blas: Annotated[Text, fact("BLAS library that Theano called", _NO_SUCH_SETTING)] = None
+    intra_op_threads: Annotated[Int, fact("number of threads within an op", _NO_SUCH_SETTING)] = (
+        None
+    )
     inter_op_threads: Annotated[
-        Int, fact("number of threads that run ops at the same time", _NOT_OF_IT)
+        Int, fact("number of threads that run ops at the same time", _NO_SUCH_SETTING)
     ] = None
     framework_denormals: Annotated[
         Text,
@@ -474,6 +489,14 @@ class RunInfo(Record, frozen=True):
             "the steps run no code of yours, or the training ended before these steps",
         ),
     ] = None
+    script_tree: Annotated[
+        ScriptTree | None,
+        fact(
+            "function of your script that calls itself several times from one call, as a function "
+            "over the nodes of a tree does, and its time per sampled step",
+            "the samples show no such function, or the training ended before these steps",
+        ),
+    ] = None
     recompiled: Annotated[
         tuple[Recompiled, ...] | None,
         fact(
@@ -598,8 +621,8 @@ class RunInfo(Record, frozen=True):
         ranks = metadata.get("ranks")
         rank_metadata = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata
         names_of = rank_metadata.get("threads") if isinstance(rank_metadata, dict) else None
-        given = names_of.items() if isinstance(names_of, dict) else ()
-        return {tid: name for tid, name in given if isinstance(name, str)}
+        listed = names_of.items() if isinstance(names_of, dict) else ()
+        return {tid: name for tid, name in listed if isinstance(name, str)}
 
 
 _OTHERS = f"the run is not of your own code, or {OLDER}"

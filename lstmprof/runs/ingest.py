@@ -41,7 +41,7 @@ from lstmprof.formats import sources
 from lstmprof.formats.sources import Source, profile_name
 from lstmprof.runs import remote
 from lstmprof.runs.border import border, from_good
-from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging, written_to
+from lstmprof.runs.directory import MOST_NAME_BYTES, cache_folder, new_run, staging, usable_cache
 from lstmprof.runs.joined_profiles import ProfileCollection, Read, concurrently, in_files
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
@@ -71,8 +71,8 @@ def own_name(source: Source) -> str:
 
 
 def _shared(names: Sequence[str]) -> list[bool]:
-    taken = Counter(map(_fitting, names))
-    return [taken[_fitting(name)] > 1 for name in names]
+    counts = Counter(map(_fitting, names))
+    return [counts[_fitting(name)] > 1 for name in names]
 
 
 def _fitting(name: str, place: str = "") -> str:
@@ -186,7 +186,10 @@ class Task:
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Write the run of the profiles in ``parts`` (results of ``read``), or a run for each."""
+        """Write one run of all profiles in ``parts`` if they are the ranks of a job, else one each.
+
+        ``parts`` are results of ``read``, one per file.
+        """
         profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
@@ -203,7 +206,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the run of these unchanged files, unless ``force`` or there is none."""
+        """Return the existing run of these files if they are unchanged; with ``force``, None."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -215,8 +218,8 @@ class Task:
 
 def _file_bytes(source: Source) -> int:
     """Return the size of a local file in bytes; 0 for files in archives or at URLs."""
-    here = isinstance(source.label, Path) and source.label.is_file()
-    return Path(source.label).stat().st_size if here else 0
+    is_local = isinstance(source.label, Path) and source.label.is_file()
+    return Path(source.label).stat().st_size if is_local else 0
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
@@ -304,7 +307,7 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
             group = [source for source, _ in good]
             labels = {source.label for source in group}
             spoilt = [source for source, _ in members if source.label not in labels]
-            profile = _without(profile, good, [*missing, *spoilt])
+            profile = _with_note_on_missing(profile, good, [*missing, *spoilt])
             return Ingested([_written(replace(task, group=group), profile)], errors)
     except LstmprofError as error:
         done = Ingested(errors=[*errors, error])
@@ -316,7 +319,9 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
     return done + alone if alone.runs else alone
 
 
-def _without(profile: Profile, good: Sequence[Read], missing: Sequence[Source]) -> Profile:
+def _with_note_on_missing(
+    profile: Profile, good: Sequence[Read], missing: Sequence[Source]
+) -> Profile:
     """Return ``profile`` with a note that names the ``missing`` files of the job."""
     if not missing or _ranks(good) is None:
         return profile
@@ -339,7 +344,7 @@ def _written(task: Task, profile: Profile) -> Run | RemoteRun:
     """Write the run to ``task.out``; if this is a URL, write it to the cache and upload it."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
-    with staging(written_to(cache_folder()) / "uploads") as folder:
+    with staging(usable_cache(cache_folder()) / "uploads") as folder:
         run = _written_to(folder, task, profile)
         return remote.uploaded(run, f"{task.out}/{task.name}", force=task.force)
 

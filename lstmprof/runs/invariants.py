@@ -28,9 +28,9 @@ _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
 #: Limit of times and durations in ns. The sum of two such times still fits into an int64.
 MOST_NS = 2**62
-#: ``FREE_ROWS`` is the number of rows that a file of any size may have. Each further row must take
-#: ``ROW_BYTES`` of the file on average (repeated events of one step take 4.8 bytes, because numbers
-#: are stored as differences).
+#: A file of any size may have ``FREE_ROWS`` rows. Each further row must take at least ``ROW_BYTES``
+#: of the file on average. In real files, rows take more: even repeated events of one step take 4.8
+#: bytes, because numbers are stored as differences.
 FREE_ROWS = 2**22
 ROW_BYTES = 1
 #: Like ``ROW_BYTES``, but for a row of counters.parquet. It is smaller, because only one batch of
@@ -49,7 +49,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Check column types; other programs may write other widths of integers, or dictionaries."""
+    """Check column types; integers may have other widths, and texts may be dictionaries."""
     for field in actual:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):

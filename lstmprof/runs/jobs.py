@@ -52,8 +52,8 @@ class Share(Task):
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether ``task`` is a job with more than 1/``workers`` of all local bytes."""
-    whole = sum(other.file_bytes for other in todo)
+    """Return whether ``task`` is a job with more than 1/``workers`` of the bytes of all tasks."""
+    whole = sum(any_task.file_bytes for any_task in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
 
@@ -68,7 +68,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
     """Return the result of ``task``.
 
-    ``parts`` are the task itself, or its shares. ``outcomes`` yields their results first.
+    ``parts`` are the task itself, or its shares; ``outcomes`` yields their results next.
     """
     if not isinstance(parts[0], Share):
         return next(outcomes)
@@ -211,13 +211,13 @@ def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) 
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
-        shared_out(task, folder / str(number)) if folder and of_job else [task]
-        for number, (task, of_job) in enumerate(zip(todo, large, strict=True))
+        shared_out(task, folder / str(number)) if folder and is_large_job else [task]
+        for number, (task, is_large_job) in enumerate(zip(todo, large, strict=True))
     ]
 
 
 def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
-    return functools.partial(_once, _done) if sum(map(len, parts)) > 1 else _done
+    return functools.partial(_unless_made, _done) if sum(map(len, parts)) > 1 else _done
 
 
 def _probe_folder(out: Path | str) -> AbstractContextManager[Path | None]:
@@ -288,7 +288,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all ``futures``; return {number: result} of finished tasks after ``number``."""
+    """Wait for all ``futures``; return {task number: result} of successes after ``number``."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -321,16 +321,16 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
         ) from fault
 
 
-def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
+def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
     """Return the run that a killed worker has written for ``task``, otherwise ``done(task)``."""
-    there = task.made_before()
-    return Ingested(there.made_before) if there else done(task)
+    before = task.made_before()
+    return Ingested(before.made_before) if before else done(task)
 
 
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Run ``task`` on a cluster's worker, if its ``version`` agrees and it sees ``probe``."""
+    """Run ``task`` on a cluster's worker, which must have ``version`` and see folder ``probe``."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
@@ -358,7 +358,11 @@ def _with_time_left(
         if number == 1:
             began = time.monotonic()
         yield result
-        spent_s, done, left = time.monotonic() - began, sum(sizes[1:number]), sum(sizes[number:])
-        says = f", about {spent_s * left / done:.0f} s left" if done else ""
-        if left:
+        spent_s, done, remaining = (
+            time.monotonic() - began,
+            sum(sizes[1:number]),
+            sum(sizes[number:]),
+        )
+        says = f", about {spent_s * remaining / done:.0f} s left" if done else ""
+        if remaining:
             progress(f"read {number} of {len(todo)} profiles{says}")

@@ -81,7 +81,7 @@ class Run:
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Read ``columns`` of the events (in a large run, when needed), and validate all events."""
+        """Validate all events, and read ``columns`` (in a large run, most of them on first use)."""
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
@@ -109,10 +109,10 @@ class Run:
             return
         types = pa.schema([COUNTERS.field(name) for name in columns])
         absent = [name for name in check_file(path, COUNTERS) if name in columns]
-        there = [name for name in columns if name not in absent]
+        present = [name for name in columns if name not in absent]
         try:
             with pq.ParquetFile(path, read_dictionary=_texts(types, absent)) as file:
-                for batch in file.iter_batches(BATCH_ROWS, columns=there):
+                for batch in file.iter_batches(BATCH_ROWS, columns=present):
                     table = _with_nulls(pa.Table.from_batches([batch]), types, absent)
                     yield table.select(types.names).cast(types)
         except _DAMAGE as fault:
@@ -224,7 +224,7 @@ _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
 def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
-    """Return the text columns of ``schema`` that are not in ``absent``, to read as dictionaries."""
+    """Return the text columns of ``schema``, which are read as dictionaries, without ``absent``."""
     texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return [name for name in texts if name not in absent]
 
@@ -277,7 +277,7 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Check version and columns of the file ``path``; return columns that an old one lacks."""
+    """Check version and columns of a file; return columns that it lacks due to an older version."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
@@ -334,7 +334,7 @@ def runs_in(folder: Path) -> list[Run]:
 def run_folders_in(folder: Path) -> list[Path]:
     """Return the folders of the runs directly in ``folder``, then folders that cannot be read.
 
-    Both are sorted by name. Return nothing if there is no run.
+    Each of the two groups is sorted by name. Return nothing if there is no run.
     """
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]

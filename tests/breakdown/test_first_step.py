@@ -13,7 +13,7 @@ from shared_traces import events as events_of, name, needed, profiles
 from lstmprof import formats
 from lstmprof.breakdown import first_step as module
 from lstmprof.breakdown.attribution import LATENCY, QUEUED
-from lstmprof.breakdown.first_step import LATENCY_OR_QUEUED, FirstStep, first_step, holds
+from lstmprof.breakdown.first_step import LATENCY_OR_QUEUED, FirstStep, first_step, matches
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
@@ -50,7 +50,7 @@ def test_it_is_the_first_step_of_the_whole_file(in_blocks: Path) -> None:
     assert first.read_bytes < MOST_SHARE * first.file_bytes == MOST_SHARE * in_blocks.stat().st_size
     (lane,) = first.mean_steps
     assert (lane.device, lane.steps, lane.total_ns) == (0, 1, STEP_US * 1000)
-    assert holds(first, *of_whole(in_blocks))
+    assert matches(first, *of_whole(in_blocks))
 
 
 def test_events_beyond_the_step_are_not_among_its_own(in_blocks: Path) -> None:
@@ -72,7 +72,7 @@ def test_steps_one_after_the_other_as_in_a_grown_file(tmp_path: Path) -> None:
         for n in range(STEPS)
     ]
     path = write(tmp_path / "big.json", mixed)
-    assert holds(first_of(path), *of_whole(path))
+    assert matches(first_of(path), *of_whole(path))
 
 
 def test_a_latency_that_only_the_whole_tells_is_told_with_what_is_queued(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_latency_that_only_the_whole_tells_is_told_with_what_is_queued(tmp_pat
     parts = {part for _, part, _ in first.mean_steps[0].parts}
     assert LATENCY_OR_QUEUED in parts
     assert not parts & {LATENCY, QUEUED}
-    assert holds(first, *of_whole(path))
+    assert matches(first, *of_whole(path))
 
 
 @pytest.mark.parametrize("why", ["shuffled", "one step", "gzipped", "cut", "small", "not Kineto"])
@@ -127,7 +127,7 @@ def test_times_that_are_none(time: str, tmp_path: Path) -> None:
 def test_names_of_threads_before_all_else(tmp_path: Path) -> None:
     name = '{"ph": "M", "name": "process_name", "pid": 40, "args": {"name": "python"}}'
     path = write(tmp_path / "big.json", [[name] * 900, *blocks(STEPS)])
-    assert holds(first_of(path), *of_whole(path))
+    assert matches(first_of(path), *of_whole(path))
 
 
 def test_a_file_of_something_else_in_its_middle(tmp_path: Path, in_blocks: Path) -> None:
@@ -143,7 +143,7 @@ def test_flows_between_the_events(tmp_path: Path) -> None:
     flow = '{"ph": "s", "id": 1, "cat": "ac2g", "name": "ac2g", "ts": 0, "pid": 1, "tid": 1}'
     followed = [[line for event in of for line in (event, flow)] for of in others]
     path = write(tmp_path / "big.json", [host, *followed, [flow] * 30])
-    assert holds(first_of(path), *of_whole(path))
+    assert matches(first_of(path), *of_whole(path))
 
 
 def test_no_more_samples_are_taken_than_are_worth_it(in_blocks: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_host_alone(tmp_path: Path) -> None:
     path = write(tmp_path / "big.json", [host], device=False)
     first = first_of(path)
     assert [lane.device for lane in first.mean_steps] == [None]
-    assert holds(first, *of_whole(path))
+    assert matches(first, *of_whole(path))
 
 
 def test_what_no_sample_hits_is_found_when_all_is_read(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_what_no_sample_hits_is_found_when_all_is_read(tmp_path: Path) -> None:
     middle = len(host) // 2
     path = write(tmp_path / "big.json", [host[:middle], [hidden], host[middle:], calls, kernels])
     first = first_of(path)
-    assert not holds(first, *of_whole(path))
+    assert not matches(first, *of_whole(path))
 
 
 @needed

@@ -130,6 +130,6 @@ def test_a_table_is_computed_from_the_packed_events_of_one_rank_at_a_time() -> N
         return part.arrow.select(["rank", "name"])
 
     steps = windows(events, captured=False)
-    made = Source(packed(events.arrow), steps).of_each_rank(make, ["rank", "kind", "name"])
+    made = Source(packed(events.arrow), steps).for_each_rank(make, ["rank", "kind", "name"])
     assert Counter(made["rank"].to_pylist()) == dict.fromkeys(range(3), len(of_rank(0)))
     assert parts == [([rank], len(of_rank(rank))) for rank in range(3)]

@@ -64,6 +64,15 @@ def yields(items):
 
 def tokenises(text):
     return [word.strip(".,").lower() for word in text.split()]
+
+def visits(node):
+    time.sleep(0.002)
+    return [visits(child) for child in node]
+
+def counts_down(number):
+    time.sleep(0.002)
+    if number:
+        counts_down(number - 1)
 """
 
 
@@ -213,3 +222,20 @@ def test_too_few_looks_name_nothing() -> None:
     with sampler.sampling_stacks(), sampler.in_step():
         time.sleep(0.01)
     assert sampler.lines() is None
+
+
+def test_a_function_that_calls_itself_several_times_visits_a_tree(script: ModuleType) -> None:
+    def tree_of(step: Callable[[], object]) -> object:
+        sampler = LineSampler()
+        with sampler.sampling_stacks():
+            for _ in range(30):
+                with sampler.in_step():
+                    step()
+        return sampler.facts()["script_tree"]
+
+    tree = tree_of(lambda: script.visits([[[], [[]]], [[], []]]))
+    assert isinstance(tree, dict)
+    assert (tree["file"], tree["line"], tree["function"]) == ("train.py", 49, "visits")
+    assert 16_000_000 <= tree["ns"] <= 160_000_000
+    assert tree_of(lambda: script.counts_down(7)) is None
+    assert tree_of(lambda: [script.visits([]) for _ in range(8)]) is None

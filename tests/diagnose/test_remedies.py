@@ -216,6 +216,9 @@ LAYER |= {"kernels_per_time_step": None}
 #: … and twenty calls of a layer op, one time step each.
 ONE_STEP = {**LAYER, "form": "layer op", "op": "aten::lstm", "cell": "lstm", "cells": 1}
 ONE_STEP |= {"time_steps": 1, "calls": 20, "forward_ns": 9, "backward_ns": 9}
+IN_TREES = {**LAYER, "op": "4 products", "cell": "lstm", "cells": 3, "calls": 4}
+IN_TREES |= {"forward_ns": 400, "backward_ns": 9, "per_step": 4}
+TREE = {"script_tree": {"file": "a.py", "line": 7, "function": "visit", "ns": 1000}}
 IN_BFLOAT16 = {**ONE_STEP, "time_steps": 20, "library": "ATen", "dtype": "bfloat16"}
 IN_BFLOAT16 |= {"hidden": None, "projection": None}
 #: A loop of XLA with eight matmuls in each of five time steps.
@@ -475,6 +478,20 @@ CASES: dict[str, Case] = {
         run(MM, facts=BY_HAND),
         None,
         {"cells": run(MM, facts=NN_LSTM), "a form": run(MM, seen=TORCH)},
+    ),
+    "nodes of a level together": Case(
+        "dispatch",
+        run(DISPATCH, facts=TREE, seen=TORCH, layers=[IN_TREES]),
+        None,
+        {
+            "a function over trees": run(DISPATCH, seen=TORCH, layers=[IN_TREES]),
+            "eight cells": run(
+                DISPATCH, facts=TREE, seen=TORCH, layers=[{**IN_TREES, "calls": 1, "cells": 7}]
+            ),
+            "most of their time": run(
+                DISPATCH, facts=TREE, seen=TORCH, layers=[{**IN_TREES, "forward_ns": 600}]
+            ),
+        },
     ),
     "input matmul before the loop": Case(
         "dispatch",
@@ -1483,6 +1500,19 @@ def test_only_who_writes_the_cell_can_hoist_its_products(name: str, advised: boo
     assert ("input matmul before the loop" in names("dispatch", slow)) == advised
 
 
+def test_no_layer_op_is_advised_for_cells_of_trees() -> None:
+    def fix(facts: Mapping[str, Any], *layers: Mapping[str, Any]) -> str:
+        slow = run(MM, facts=facts, seen=TORCH, layers=list(layers))
+        (given,) = (a for a in advice("matmul", slow) if a.name != "fuse the cell")
+        return given.fix
+
+    assert "torch.nn.LSTM" not in fix(TREE, IN_TREES)
+    assert "trees" not in fix({}, IN_TREES)
+    varied = fix({}, IN_TREES, {**IN_TREES, "cells": 5})
+    assert "torch.nn.LSTM" in varied
+    assert "trees" in varied  # loops of several lengths may also be trees
+
+
 @pytest.mark.parametrize(
     ("implementation", "xla", "device", "fits"),
     [
@@ -1500,13 +1530,17 @@ def test_xla_is_offered_on_a_gpu_to_rows_that_it_compiles(
 
 
 def test_on_a_cpu_only_a_loop_of_keras_is_to_be_unrolled() -> None:
-    def advised(scope: str) -> list[str]:
+    def advised(scope: str, looping_ns: int = 700) -> list[Advice]:
         loop = {f"{scope}/MatMul:MatMul": 40.0}
-        slow = with_paths(TENSORFLOW, loop, ops=[op(name, 40) for name in loop])
-        return [each.fix for each in advice("dispatch", slow) if each.name == "XLA"]
+        seen = replace(TENSORFLOW, looping_ns=looping_ns)
+        slow = with_paths(seen, loop, TANH, ops=[op(name, 40) for name in loop])
+        assert "XLA" not in names("elementwise", slow)
+        return [each for each in advice("dispatch", slow) if each.name == "XLA"]
 
-    (fix,) = advised("lstm/while/lstm_cell")
-    assert "unroll=True" in fix
+    (given,) = advised("lstm/while/lstm_cell")
+    assert "unroll=True" in given.fix
+    assert (given.saves_ns, given.at_most) == (700, True)
+    assert not advised("lstm/while/lstm_cell", 80)  # less than 5 % of the step
     assert not advised("rnn/while/basic_lstm_cell")
     ops_of_loop = [op("lstm/while/lstm_cell/MatMul:MatMul", 40)]
     for kind, slow in (("dispatch", DISPATCH), ("matmul", MM)):

@@ -121,7 +121,7 @@ def test_what_reads_other_columns_is_kept_when_one_is_replaced() -> None:
 
 
 def test_nothing_is_kept_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lstmprof.events.table.KEPT_ROWS", 1)
+    monkeypatch.setattr("lstmprof.events.table.CACHED_ROWS", 1)
     table = events_table({**ROW, "step": [None, 4]})
     assert table.ints("step", -1) is not table.ints("step", -1)
     whole = table.column("start_ns").chunk(0)

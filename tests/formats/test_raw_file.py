@@ -56,8 +56,8 @@ def test_a_gzipped_file_is_unpacked_to_a_file_that_goes_with_it(
     file = tmp_path / "profile"
     file.write_bytes(gzip.compress(unpackable))
     raw = raw_file.load(file)
-    assert isinstance(raw.given, OpenFile)
-    unpacked = raw.given.path
+    assert isinstance(raw.data, OpenFile)
+    unpacked = raw.data.path
     assert raw.part(0, raw.length) == unpackable
     del raw
     gc.collect()
@@ -86,8 +86,8 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes reading the whole of an open file an error."""
 
     def in_memory(raw: RawFile) -> bytes:
-        assert isinstance(raw.given, bytes), "the whole file was read"
-        return raw.given
+        assert isinstance(raw.data, bytes), "the whole file was read"
+        return raw.data
 
     monkeypatch.setattr(RawFile, "content", property(in_memory))
 

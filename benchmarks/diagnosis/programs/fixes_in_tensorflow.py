@@ -59,5 +59,5 @@ def keras(unroll: bool) -> Step:
 PAIRS: dict[str, tuple[Callable[[], Step], Callable[[], Step]]] = {
     "one tf.function": (by_hand, lambda: by_hand(reduce_retracing=True)),
     "XLA": (lambda: by_hand(reduce_retracing=True), lambda: by_hand(jit_compile=True)),
-    "Keras out of its loop": (lambda: keras(False), lambda: keras(True)),
+    "XLA (unroll a Keras layer)": (lambda: keras(False), lambda: keras(True)),
 }

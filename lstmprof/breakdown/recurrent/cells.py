@@ -33,6 +33,7 @@ def layer_named(path: str) -> str | None:
 class Op:
     """One op of a time step; ``role`` is PRODUCT (a matmul), SIGMOID, TANH, CELL or BOUNDARY.
 
+    CELL is an op for a whole cell. BOUNDARY is an op before or after a loop, such as ``stack``.
     ``data`` is the shape of the op's input. ``weight`` is the shape of a matmul's weight as
     (inputs, outputs).
     """
@@ -58,7 +59,7 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
 
 
 def _is_whole(roles: Sequence[int]) -> bool:
-    """Return whether these ops are a whole LSTM cell: a sigmoid and two tanh, one of them last."""
+    """Return whether these ops are a whole LSTM cell: a sigmoid and two tanh; a tanh is last."""
     return SIGMOID in roles and roles.count(TANH) >= 2 and roles[-1] == TANH
 
 
@@ -93,8 +94,12 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
         cell = "gru" if len(tanhs) == 1 else "lstm"
     widths = [op.data[-1] for op in tanhs if op.data]
     if not widths:
-        known = [weight for weight in weights if weight]
-        unit = unit_of_products(known, cell or named) if len(known) == len(weights) else Network()
+        recorded = [weight for weight in weights if weight]
+        unit = (
+            unit_of_products(recorded, cell or named)
+            if len(recorded) == len(weights)
+            else Network()
+        )
         data = next((op.data for op in ops if op.role == PRODUCT and op.data), None)
         batch = data[0] if data and len(data) == 2 and unit.hidden else None
         return replace(unit, cell=unit.cell or cell, batch=batch, dtype=dtype)
@@ -103,29 +108,29 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
     return Network(
         cell,
         batch=first[0] if first else None,
-        inputs=read(weights, hidden, GATES[cell]) if cell else None,
+        inputs=input_width(weights, hidden, GATES[cell]) if cell else None,
         hidden=hidden,
         dtype=dtype,
     )
 
 
-def read(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
+def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
     """Return the width of x (the cell's input) from the weights of its matmuls; None if unknown.
 
-    Each of the weights (inputs, outputs) is for x, for h (the state), or for both joined; it has
-    one gate or all gates.
+    Each of the weights (inputs, outputs) multiplies x, h (the state), or both joined, for one gate
+    or for all gates.
     """
-    known = [weight for weight in weights if weight]
-    if len(known) < len(weights):
+    recorded = [weight for weight in weights if weight]
+    if len(recorded) < len(weights):
         return None
-    of_gates = [inner for inner, outer in known if outer in (hidden, gates * hidden)]
-    others = [inner for inner in of_gates if inner != hidden]
-    recurrent = len(of_gates) - len(others)
+    inners = [inner for inner, outer in recorded if outer in (hidden, gates * hidden)]
+    others = [inner for inner in inners if inner != hidden]
+    recurrent = len(inners) - len(others)
     if others and recurrent:
         return others[0]
     if others:
         return others[0] - hidden if min(others) > hidden else None
-    alone = 1 if {outer for _, outer in known} == {gates * hidden} else gates
+    alone = 1 if {outer for _, outer in recorded} == {gates * hidden} else gates
     return hidden if recurrent == 2 * alone else None
 
 
@@ -151,13 +156,21 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
                 continue
             if outers not in ({hidden}, {gates * hidden}):
                 continue
-            of_h = [w for w in weights if w[0] == hidden]
-            of_x = [w for w in weights if w[0] != hidden]
-            each = gates if outers == {hidden} else 1
-            apart = len(of_h) == each and len(of_x) == each and len({w[0] for w in of_x}) == 1
-            alike = len(of_h) == 2 * each and not of_x and (each == 1 or named is not None)
+            h_weights = [w for w in weights if w[0] == hidden]
+            x_weights = [w for w in weights if w[0] != hidden]
+            per_input = gates if outers == {hidden} else 1
+            apart = (
+                len(h_weights) == per_input
+                and len(x_weights) == per_input
+                and len({w[0] for w in x_weights}) == 1
+            )
+            alike = (
+                len(h_weights) == 2 * per_input
+                and not x_weights
+                and (per_input == 1 or named is not None)
+            )
             if apart or alike:
-                fitting.append((cell, hidden, of_x[0][0] if apart else hidden))
+                fitting.append((cell, hidden, x_weights[0][0] if apart else hidden))
     if len(fitting) != 1:
         return Network()
     cell, hidden, inputs = fitting[0]
@@ -183,7 +196,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return one cell per pair of matmuls, if every pair is a cell; else an empty tuple."""
+    """Return one cell per two consecutive matmuls; empty if one of these pairs is no cell."""
     if len(weights) % 2:
         return ()
     units = tuple(unit_of_products(weights[at : at + 2]) for at in range(0, len(weights), 2))

@@ -41,14 +41,15 @@ JAX = "JAX, rnn_kernels.cc at 176dd925"
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Kind of cell → the most hidden units (forward pass, backward pass) for which PyTorch requests the
-#: kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
+#: Kind of cell → largest number of hidden units (forward pass, backward pass) for which PyTorch
+#: requests the kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
 #: The persistent static kernel needs at most ``MOST_HIDDEN`` hidden units, and hidden units and
 #: inputs that are multiples of ``TILE``. Source: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: Largest batch size and least number of multiprocessors of the persistent static kernel on compute
-#: capability 8.0 and later. Source: ``use_persist_device_heuristics``.
+#: Largest batch size of the layer, and least number of multiprocessors of the GPU, for the
+#: persistent static kernel on compute capability 8.0 and later. Source:
+#: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
 #: (least number of time steps, largest batch size): on compute capability 7.x except 7.5, PyTorch
 #: requests the persistent static kernel only if a layer meets one of these pairs, and never for the
@@ -97,8 +98,8 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
     if facts is None:
         return Gpu()
     major, _, minor = (facts.compute_capability or "").partition(".")
-    known = major.isdecimal() and minor.isdecimal()
-    return Gpu(10 * int(major) + int(minor) if known else None, facts.multiprocessors)
+    numeric = major.isdecimal() and minor.isdecimal()
+    return Gpu(10 * int(major) + int(minor) if numeric else None, facts.multiprocessors)
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Refusal:
     """The reason why a framework does not request ``algorithm``.
 
     ``condition`` is the name of the first unmet condition. ``needs`` has one phrase per unmet
-    condition that says what to change, with the layer's value, in the same order.
+    condition, the first condition first. A phrase says what to change, and the layer's value.
     """
 
     algorithm: str
@@ -115,7 +116,7 @@ class Refusal:
 
     @property
     def need(self) -> str:
-        """Return the phrase about the first unmet condition: what to change."""
+        """Return the phrase that says what to change to meet the first unmet condition."""
         return self.needs[0]
 
 
@@ -311,14 +312,14 @@ def _by_torch(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
     further = _AMPERE if major > 7 else _VOLTA if major == 7 else ()
     for name, conditions in ((SMALL_H, _SMALL), (STATIC, (*_LARGE, *further))):
         failed, unknown = [], []
-        for one in (*_COMMON, *conditions):
-            values = [facts[fact] for fact in one.facts]
+        for condition in (*_COMMON, *conditions):
+            values = [facts[fact] for fact in condition.facts]
             if None in values:
-                unknown.append(one)
-            elif not one.holds(*values):
-                failed.append(one)
+                unknown.append(condition)
+            elif not condition.holds(*values):
+                failed.append(condition)
         if failed:
-            needs = tuple(one.need.format(**facts) for one in failed)
+            needs = tuple(condition.need.format(**facts) for condition in failed)
             refusals.append(Refusal(name, failed[0].name, needs))
         elif unknown:
             return Choice(None, tuple(refusals), unknown[0].facts[0], PYTORCH)

@@ -19,7 +19,7 @@ from lstmprof.events.groups import Forest, nearest, values_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.events.threads import ASKS, STATES, nesting_order, state_codes, thread_ids
+from lstmprof.events.threads import STATES, VALUE_READS, nesting_order, state_codes, thread_ids
 
 EVENT = Column("event_id", pa.int64(), "", "the event")
 START = Column("start_ns", pa.int64(), "ns", "start, inside the window")
@@ -63,7 +63,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Return a mask of the calls that wait for their copy, and of these copies."""
+        """Return a mask of the blocking calls, which wait for their copy, and of these copies."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -85,8 +85,8 @@ def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Arr
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))
 
 
-#: Ops that make one view of a tensor and compute nothing, by the part of the name after the colons.
-#: Ops that make several views are not included, because the next op may use only one of them.
+#: Names (after the colons) of ops that make one view of a tensor and compute nothing. Ops that make
+#: several views are not included, because the next op may use only one of the views.
 #: Source: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
@@ -108,7 +108,11 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Finds the ops and calls that nobody needs if some work (activities, host ops) is not done."""
+    """Finds the ops and calls that nobody needs if some work is not done.
+
+    Work is the activities, and the ops that compute on the host. A call is a host op or a runtime
+    call.
+    """
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -121,7 +125,7 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        # for each event: the nearest event around it that computes, or ``NONE``
+        # for each event: row of the nearest event around it that computes, or ``NONE``
         self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
         self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
@@ -130,7 +134,7 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Return a mask of the work of these categories that is not inside other work."""
+        """Return a mask of the work of these categories, except inside work of other categories."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
@@ -140,7 +144,7 @@ class Calls:
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """Return a mask of the work that sets memory to zero and is not a part of other work."""
+        """Return a mask of the work that sets memory to zero, except as a part of other work."""
         around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
@@ -158,7 +162,7 @@ class Calls:
 
     def value_reads(self) -> Flags:
         """Return a mask of the calls by which the host reads a value, and of views before them."""
-        return self._with_views(self.named(*ASKS))
+        return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
         """Return a mask of the events that vanish if ``work`` is not done.
@@ -175,11 +179,12 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return two masks: events that vanish if slices' gradients are not summed; slicing ops.
+        """Return two masks of events, for gradients of slices that autograd sums.
 
-        For each slice, autograd fills a tensor as large as the sliced tensor and adds it to the
-        sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
-        do not vanish.
+        The first has the events that vanish without the sums, the second the slicing ops. For each
+        slice, autograd fills a tensor as large as the sliced tensor and adds it to the sum, so the
+        time is quadratic in the number of slices. The copies of the slices' gradients do not
+        vanish.
         """
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
@@ -196,11 +201,11 @@ class Calls:
 
     def _outermost_views(self, rows: Ints) -> Ints:
         """Return for each of ``rows`` the outermost view op around it; if none, the row itself."""
-        found = rows.copy()
+        outer = rows.copy()
         for _ in range(_MOST_ROUNDS):
-            above = self.parent[found]
-            found = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, found)
-        return found
+            above = self.parent[outer]
+            outer = np.where((above != NONE) & self.views[np.maximum(above, 0)], above, outer)
+        return outer
 
     def _within_other(self, wanted: Flags) -> Flags:
         """Return a mask of the events inside an event that computes and is not in ``wanted``."""
@@ -208,7 +213,7 @@ class Calls:
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Return for each event how many items of ``work`` it or the events inside it issued."""
+        """Return for each event how many items of ``work`` were issued in it and inside it."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
@@ -218,27 +223,27 @@ class Calls:
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the work of its calls, and calls that issue only such work.
+        """Return ``vanished``, the work of its calls, and calls that issue only such work.
 
         Events inside these calls are added, too.
         """
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
         work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])
-        all_of_it, left = self._issued(self.works), self._issued(self.works & ~work)
-        calls |= self.is_call & (all_of_it > 0) & (left == 0)
+        issued, remaining = self._issued(self.works), self._issued(self.works & ~work)
+        calls |= self.is_call & (issued > 0) & (remaining == 0)
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the autograd nodes of its ops, and the engine's empty ranges."""
+        """Return ``vanished`` and the autograd nodes of its ops; also engine ranges left empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)
-        left = self._issued(self.works & ~vanished[np.maximum(self.issuer, 0)] & ~vanished)
-        return np.asarray(vanished | self._beneath(engine & (left == 0)), dtype=np.bool_)
+        remaining = self._issued(self.works & ~vanished[np.maximum(self.issuer, 0)] & ~vanished)
+        return np.asarray(vanished | self._beneath(engine & (remaining == 0)), dtype=np.bool_)
 
     def _with_views(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the views right before its calls."""
+        """Return ``vanished`` and the views right before its calls."""
         views = vanished & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = vanished & self.is_call
@@ -249,7 +254,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return for each call the next call of its thread with the same parent, or ``NONE``."""
+        """Return per call the row of its thread's next call with the same parent, or ``NONE``."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

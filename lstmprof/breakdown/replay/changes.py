@@ -1,8 +1,8 @@
 """The changes that a replay may make to a step: other times, and work that vanishes.
 
-A change maps a ``StepGraph`` to ``ReplayTimes``. Changes do not depend on the order of the parts in
-the replay; each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute
-layers in another form, so they assume more. The "way into" an op or call is the short Python or
+A change maps a ``StepGraph`` to ``ReplayTimes``, before the replay: it does not know the replayed
+order. Each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute layers
+in another form, so they assume more. The "way into" an op or call is the short Python or
 framework code right before it that makes the call.
 """
 
@@ -27,21 +27,21 @@ from lstmprof.workloads import Workload
 
 @dataclass(frozen=True)
 class ReplayTimes:
-    """The times of a graph's parts: arrays have one entry per host segment, activity or sync."""
+    """The times to replay: arrays have one entry per host segment, activity or sync."""
 
     segment_ns: Ints
     activity_ns: Ints
     vanished: Flags  # activities that do not run
-    instant: Flags  # activities that need no time from their launch to their start
-    stream_waits: Flags  # activities that wait for another stream as recorded
+    instant: Flags  # activities that start at once after their launch call
+    stream_waits: Flags  # activities that still wait for another stream
     sync_waits: Flags  # syncs (calls that wait for the device) that still wait
 
 
 Change = Callable[[StepGraph], ReplayTimes]
 
 
-def nothing(graph: StepGraph) -> ReplayTimes:
-    """Change nothing: return the observed times."""
+def unchanged_times(graph: StepGraph) -> ReplayTimes:
+    """Return the observed times."""
     none = np.zeros(len(graph.activities), dtype=np.bool_)
     end, start = (graph.activities.column(name).to_numpy() for name in ("end_ns", "start_ns"))
     return ReplayTimes(
@@ -56,7 +56,7 @@ def nothing(graph: StepGraph) -> ReplayTimes:
 
 def without_launch(graph: StepGraph) -> ReplayTimes:
     """Let launch calls take no time, and launches have no latency, as in a CUDA graph."""
-    times = nothing(graph)
+    times = unchanged_times(graph)
     blocks = _flags(graph.activities, "blocks")
     launches = _flags(graph.segments, "launches")
     linked = graph.activities.column("launch_id").is_valid().to_numpy()
@@ -90,7 +90,7 @@ def without_copying(graph: StepGraph) -> ReplayTimes:
     to_host = events.where_name(lambda name: direction(name) == "DtoH") & events.is_kind("memcpy")
     ids = set(graph.calls.event_id[to_host].tolist())
     awaited = graph.syncs.column("awaited_ids").to_pylist()
-    needed = np.array([not ids.isdisjoint(some) for some in awaited], dtype=np.bool_)
+    needed = np.array([not ids.isdisjoint(copies) for copies in awaited], dtype=np.bool_)
     return replace(times, sync_waits=times.sync_waits | needed)
 
 
@@ -117,13 +117,16 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
     """
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
-    ways = _names_any(graph, "call_id", slices) & _flags(graph.segments, "call_overhead")
+    ways = _refer_to(graph, "call_id", slices) & _flags(graph.segments, "call_overhead")
     return replace(times, segment_ns=np.where(ways, 0, times.segment_ns))
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times without these events, the activities they issued and the ways into them."""
-    times, calls = nothing(graph), graph.calls
+    """Return the times if the events in the mask ``vanished`` do not run.
+
+    The activities that they issued, and the ways into them, take no time either.
+    """
+    times, calls = unchanged_times(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
     issued[rows] = vanished[calls.issuer[rows]]
@@ -131,7 +134,7 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
     return replace(
         times,
         segment_ns=_without_ways_in(graph, vanished),
-        vanished=_names_any(graph, "event_id", vanished | issued, graph.activities),
+        vanished=_refer_to(graph, "event_id", vanished | issued, graph.activities),
         stream_waits=~_flags_in(graph.activities, "wait_call_id", ids),
         sync_waits=~_flags_in(graph.syncs, "event_id", ids),
     )
@@ -140,23 +143,24 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
     """Return the segments' times without these calls and the ways into them.
 
-    If the Python before a call is too long to be only a way in, only the median way is subtracted.
+    If the Python before a call does more than make the call, only the thread's median way into a
+    call is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
-    vanish = _names_any(graph, "call_id", vanished)
-    before = _names_any(graph, "then_id", vanished)
+    vanish = _refer_to(graph, "call_id", vanished)
+    before = _refer_to(graph, "then_id", vanished)
     ways = _flags(segments, "call_overhead")
     thread = segments.column("thread").to_numpy()
-    left = np.where(vanish, 0, spent)
+    rest_ns = np.where(vanish, 0, spent)
     for number in np.unique(thread[before & ~ways & ~vanish]):
         members = thread == number
         usual = int(np.median(spent[members & ways])) if (members & ways).any() else 0
         long = members & before & ~ways & ~vanish
-        left[long] = np.maximum(spent[long] - usual, 0)
-    return np.asarray(left, dtype=np.int64)
+        rest_ns[long] = np.maximum(spent[long] - usual, 0)
+    return np.asarray(rest_ns, dtype=np.int64)
 
 
-def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
+def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
     """Return a mask of the rows of ``table`` whose ``column`` has the id of an event in ``rows``.
 
     ``rows`` is a mask of events; if ``table`` is None, it is the table of segments.
@@ -169,10 +173,10 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     """Let calls that wait for the device return at once, except those after the last launch.
 
     Copies for which the host waits become asynchronous. Ops with which the host reads a value
-    (``ASKS``) and the ways into them take no time. If the host launches nothing, only these ops
-    change.
+    (``VALUE_READS``) and the ways into them take no time. If the host launches nothing, only these
+    ops change.
     """
-    times, segments, syncs = nothing(graph), graph.segments, graph.syncs
+    times, segments, syncs = unchanged_times(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
     copies = copies.combine_chunks()
     waiting = _flags_in(segments, "event_id", syncs.column("event_id").combine_chunks())
@@ -180,24 +184,24 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     start = segments.column("start_ns").to_numpy()
     last = int(start[launches].max(initial=graph.window.start_ns))
     waiting |= _in(segments, "state", "sync")
-    asking = _names_any(graph, "call_id", graph.calls.value_reads())
+    asking = _refer_to(graph, "call_id", graph.calls.value_reads())
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
     return replace(times, segment_ns=spent, sync_waits=syncs.column("start_ns").to_numpy() >= last)
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python (steps, ranges, frames, ways into ops) take no time; other host time stays."""
+    """Let Python take no time: in steps, ranges and frames, and on the way into ops."""
     return _without_state(graph, "python")
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """Let ops that only call other ops take no time; runtime calls keep theirs."""
+    """Let ops that only call other ops take no time; runtime calls keep their time."""
     return _without_state(graph, "dispatch")
 
 
 def _without_state(graph: StepGraph, state: str) -> ReplayTimes:
-    times, segments = nothing(graph), graph.segments
+    times, segments = unchanged_times(graph), graph.segments
     idle = segments.column("category").is_null().to_numpy()
     free = idle & _in(segments, "state", state)
     return replace(times, segment_ns=np.where(free, 0, times.segment_ns))
@@ -213,7 +217,7 @@ def faster_gemms(factor: float) -> Change:
         raise UsageError(f"matmuls cannot be {factor} times as fast", "use a factor above 0")
 
     def change(graph: StepGraph) -> ReplayTimes:
-        times = nothing(graph)
+        times = unchanged_times(graph)
         gemms = _in(graph.activities, "category", "gemm")
         gemms |= _in(graph.activities, "family", "gemm")
         on_host = _in(graph.segments, "category", "gemm")
@@ -261,7 +265,7 @@ _MOVES = ("layout", "transfer", "cast", "memset")
 
 @dataclass(frozen=True)
 class Error:
-    """Relative errors of the step times that were predicted for ``pairs`` pairs of runs."""
+    """Relative errors of predicted step times, measured on ``pairs`` pairs of runs."""
 
     pairs: int
     median: float
@@ -283,7 +287,7 @@ def compiled(graph: StepGraph) -> ReplayTimes:
     elementwise ops are fused (``_fused``). Other ops and copies stay. What a compiler adds, such as
     guards, is not included.
     """
-    times, inside = nothing(graph), _inside(graph)
+    times, inside = unchanged_times(graph), _inside(graph)
     idle = graph.segments.column("category").is_null().to_numpy()
     free = inside & idle & _in(graph.segments, "state", "python", "dispatch")
     spent = np.where(free, 0, times.segment_ns)
@@ -343,20 +347,23 @@ def recurrent_share(workload: Workload, mode: str) -> float:
     whole = recurrent = 0
     for layer in range(workload.layers):
         inputs = workload.directions * workload.hidden if layer else workload.features
-        both = inputs + workload.hidden
-        whole, recurrent = whole + both, recurrent + workload.hidden
+        operations = inputs + workload.hidden
+        whole, recurrent = whole + operations, recurrent + workload.hidden
         if mode == "train":
-            known = layer == 0 and not workload.vocabulary
-            whole += 2 * both - inputs * known
+            no_input_gradients = layer == 0 and not workload.vocabulary
+            whole += 2 * operations - inputs * no_input_gradients
             recurrent += workload.hidden
     return recurrent / whole
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return a mask of segments in the forward or backward pass; a way into an op has its pass."""
+    """Return a mask of the segments in the forward or backward pass.
+
+    The way into an op belongs to the op's pass.
+    """
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
-    of_call = _names_any(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
-    return np.where(in_call, of_call, _in(graph.segments, "phase", *_PASSES))
+    call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
+    return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))
 
 
 def _activities_inside(graph: StepGraph) -> Flags:
@@ -371,7 +378,7 @@ def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints
     A chain is consecutive ops of one ``queue`` (thread or stream) in the mask ``chained``. Each op
     but one saves the time of the chain's shortest op.
     """
-    left = spent_ns.copy()
+    fused_ns = spent_ns.copy()
     rows = np.flatnonzero(computes)
     rows = rows[np.argsort(queue[rows], kind="stable")]
     runs = np.flatnonzero(
@@ -380,8 +387,8 @@ def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints
     for members in np.split(rows, runs[1:]) if len(rows) else []:
         if chained[members[0]] and len(members) > 1:
             least = int(spent_ns[members].min())
-            left[members[1:]] -= least
-    return left
+            fused_ns[members[1:]] -= least
+    return fused_ns
 
 
 def _in(table: pa.Table, column: str, *values: str | int) -> Flags:

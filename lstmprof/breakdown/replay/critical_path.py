@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.replay.changes import ReplayTimes, nothing
+from lstmprof.breakdown.replay.changes import ReplayTimes, unchanged_times
 from lstmprof.breakdown.replay.dependencies import Dependencies, dependencies
 from lstmprof.breakdown.replay.graph import StepGraph, step_graph
 from lstmprof.breakdown.replay.what_if import Hosts, Streams, length_of, replayed, run
@@ -38,17 +38,20 @@ class PathInterval(NamedTuple):
 
     start_ns: int
     end_ns: int
-    state: str  # busy where something computes or moves data, else idle
+    state: str  # busy if something computes or moves data, else idle
     part: str
     event_id: int | None
 
 
 class CriticalPath:
-    """The critical path of ``graph``: ``intervals`` by time, and what shortening a part saves."""
+    """The critical path of ``graph``: ``intervals`` sorted by time.
+
+    A part is a category of work or a cause of idle time, as in the ledger.
+    """
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph, self._causes = graph, dependencies(graph)
-        times = nothing(graph)
+        times = unchanged_times(graph)
         self._hosts, self._streams = run(graph, times, self._causes)
         ends = np.array(self._streams.end, dtype=np.int64)
         self.length_ns = length_of(graph, self._hosts, ends, times.vanished)
@@ -58,31 +61,31 @@ class CriticalPath:
     def saved_ns(self, part: str, share: float = 0.5) -> int:
         """Return how much shorter the replay is if all time in ``part`` is reduced by ``share``."""
 
-        def left(ns: Ints) -> Ints:
+        def shortened(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)
             return np.asarray(ns - less, dtype=np.int64)
 
         def change(graph: StepGraph) -> ReplayTimes:
-            times = nothing(graph)
+            times = unchanged_times(graph)
             host, device = self._host_part == part, self._device_part == part
             return replace(
                 times,
-                segment_ns=np.where(host, left(times.segment_ns), times.segment_ns),
-                activity_ns=np.where(device, left(times.activity_ns), times.activity_ns),
+                segment_ns=np.where(host, shortened(times.segment_ns), times.segment_ns),
+                activity_ns=np.where(device, shortened(times.activity_ns), times.activity_ns),
             )
 
         causes, rows = self._causes, self._causes.activities
         if part == LATENCY:
             linked = rows.launched.segment != NONE
-            latency = np.where(linked, left(rows.latency_ns), rows.latency_ns)
+            latency = np.where(linked, shortened(rows.latency_ns), rows.latency_ns)
             causes = replace(causes, activities=replace(rows, latency_ns=latency))
         if part == QUEUED:
-            gap, delay = left(rows.gap_ns), left(rows.delay_ns)
+            gap, delay = shortened(rows.gap_ns), shortened(rows.delay_ns)
             causes = replace(causes, activities=replace(rows, gap_ns=gap, delay_ns=delay))
         syncs = dict(causes.syncs)
         for number, sync in causes.syncs.items():
             if self._host_part[number] == part:
-                cost, back = left(np.array([sync.cost_ns, sync.return_ns])).tolist()
+                cost, back = shortened(np.array([sync.cost_ns, sync.return_ns])).tolist()
                 syncs[number] = replace(sync, cost_ns=cost, return_ns=back)
         causes = replace(causes, syncs=syncs)
         return self.length_ns - replayed(self.graph, change, causes).length_ns
@@ -93,8 +96,8 @@ class CriticalPath:
         at_ns = self.graph.window.start_ns + self.length_ns
         node, state, part = walk.last, "idle", UNKNOWN
         while at_ns > self.graph.window.start_ns:
-            found = walk.predecessor(node, at_ns) if node else None
-            start_ns, node, of = found or (self.graph.window.start_ns, None, None)
+            previous = walk.predecessor(node, at_ns) if node else None
+            start_ns, node, of = previous or (self.graph.window.start_ns, None, None)
             start_ns = min(start_ns, at_ns)
             event_id = None
             if isinstance(of, str):
@@ -121,13 +124,13 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
 #: index, the offset in ns up to which a segment is on the path). The offset is None if the whole
 #: activity or segment is on the path.
 _Node = tuple[bool, int, int | None]
-#: What a time interval of the path is: a part without an event, or (whether it is an activity,
-#: index of the activity or segment), or None if unknown.
+#: What fills a time interval of the path: an activity or segment, as (whether it is an activity,
+#: its index); or a part without an event, as its name; or None if unknown.
 _Content = str | tuple[bool, int] | None
 
 
 class _Walk:
-    """Walks from a place in a replayed graph to the place that it waited for last."""
+    """Walks back through a replayed graph: from each ``_Node`` to what it waited for last."""
 
     def __init__(
         self, graph: StepGraph, causes: Dependencies, hosts: Hosts, streams: Streams
@@ -145,9 +148,9 @@ class _Walk:
         return None if ids[number] is None else int(ids[number])
 
     def predecessor(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Content]:
-        """Return the path's interval that ends at ``at_ns``, and the place before the interval.
+        """Return the path's interval that ends at ``at_ns``, and the node before the interval.
 
-        The result is (start of the interval, place before it, content of the interval).
+        The result is (start of the interval, node before it, content of the interval).
         """
         on_device, number, offset_ns = node
         if on_device:
@@ -174,7 +177,7 @@ class _Walk:
         return begin, leads, (False, number)
 
     def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
-        """Return what an activity waited for last: (start of the wait, place before it, part)."""
+        """Return what an activity waited for last: (start of the wait, node before it, part)."""
         conditions: list[tuple[int, int, _Node, str]] = []
         streams = self._streams
         segment, offset = streams.launched[index]
@@ -196,9 +199,9 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether ``node`` was replayed before ``than``, so the walk makes no circle."""
+        """Return whether ``node`` was replayed before ``than``; the walk visits only such nodes."""
         on_device, number, offset_ns = node
-        if offset_ns is not None:  # its start is known when the segment before it has been computed
+        if offset_ns is not None:  # a segment starts when the one before it was replayed
             number = self._hosts.previous[number]
             if number == NONE:
                 return True
@@ -209,7 +212,7 @@ class _Walk:
         return offset_ns if offset_ns < self._hosts.observed_ns[segment] else None
 
     def _last(self, graph: StepGraph) -> _Node | None:
-        """Return the place with which the step ends: its thread's last segment, or an activity."""
+        """Return the node that ends the step: the last segment of its thread, or an activity."""
         thread = graph.segments.column("thread").to_numpy()
         window = graph.window
         own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
@@ -226,8 +229,8 @@ def _host_parts(graph: StepGraph) -> np.ndarray:
     launches = table.column("launches").to_numpy().astype(np.bool_)
     category = np.array(table.column("category").to_pylist(), dtype=object)
     state = np.array(table.column("state").to_pylist(), dtype=object)
-    known: Flags = np.array([c is not None for c in category.tolist()], dtype=np.bool_)
-    return np.where(known, category, np.where(launches, LAUNCH, state))
+    computes: Flags = np.array([c is not None for c in category.tolist()], dtype=np.bool_)
+    return np.where(computes, category, np.where(launches, LAUNCH, state))
 
 
 def _device_parts(graph: StepGraph) -> np.ndarray:

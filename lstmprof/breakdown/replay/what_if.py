@@ -1,8 +1,8 @@
-"""Predict a step with a change (``changes``): its length and its ledger (time by part).
+"""Predict the length and the ledger (time by part) of a step with a change (``changes``).
 
-``replayed`` computes when each part of the step would have run. ``retimed`` moves the events to
-these times. The ledger is then computed from the moved events as from a profile, so it also shows
-the next bottleneck.
+``replayed`` computes when each segment and activity of the step would have run. ``retimed`` moves
+the events to these times. The ledger is then computed from the moved events as from a profile, so
+it also shows the next bottleneck.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.replay.changes import Change, ReplayTimes, nothing
+from lstmprof.breakdown.replay.changes import Change, ReplayTimes, unchanged_times
 from lstmprof.breakdown.replay.dependencies import (
     ALWAYS,
     Activities,
@@ -31,7 +31,7 @@ from lstmprof.events.threads import thread_ids
 
 @dataclass(frozen=True)
 class Replay:
-    """When the host segments and activities of a graph would run, and the length of the step.
+    """When host segments and activities run in a replay, and the length of the replayed step.
 
     Arrays have one entry per segment or activity. The step ends when its thread has passed its last
     segment and all activities of the step have ended.
@@ -46,7 +46,7 @@ class Replay:
 
 
 def replayed(
-    graph: StepGraph, change: Change = nothing, causes: Dependencies | None = None
+    graph: StepGraph, change: Change = unchanged_times, causes: Dependencies | None = None
 ) -> Replay:
     """Return the replay of ``graph`` with ``change``.
 
@@ -137,7 +137,7 @@ class Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        # per activity: (until when its stream waits for another, the activity that it waits for)
+        # per activity: (time until which it waits for another stream, awaited activity's index)
         self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
     def run(self, index: int, hosts: Hosts) -> None:
@@ -205,10 +205,13 @@ class Prediction:
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return predictions for the step ``window`` of annotated ``events``, one per change."""
+    """Return one prediction per change for the step ``window``.
+
+    ``events`` have launches and categories (``events.annotate``).
+    """
     graph = step_graph(events, window)
     causes = dependencies(graph)
-    unchanged_ns = replayed(graph, nothing, causes).length_ns
+    unchanged_ns = replayed(graph, unchanged_times, causes).length_ns
     observed_ns = window.end_ns - window.start_ns
     rows = []
     for change in changes:
@@ -243,14 +246,15 @@ def retimed(
     beyond = np.where(runs_on, end[activities] - window.end_ns, 0)
     closed[activities] = np.where(replay.vanished, 0, replay.activity_end_ns + beyond)
     times = {"start_ns": opened, "dur_ns": np.maximum(closed - opened, 0)}
-    left = [replace(window, end_ns=closes)] if closes > window.start_ns else []
-    return events.with_columns(times), left
+    steps = [replace(window, end_ns=closes)] if closes > window.start_ns else []
+    return events.with_columns(times), steps
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Return a mask of the events that keep a duration; other events must not be innermost.
+    """Return a mask of the events that keep a duration; all other events get the duration 0.
 
-    Events in the step keep it if they are innermost for some time in the replay, or launch calls.
+    Events in the step keep their duration if they are launch calls, or are innermost at some time
+    of the replay. So no other event can become innermost.
     """
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
@@ -262,17 +266,17 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """Convert recorded times of threads to the times at which the replay is at the same point."""
+    """Convert times of the profile on ``thread`` to times of the same points in the replay."""
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()
     for number in np.unique(thread):
         members = np.flatnonzero(on == number)
-        wanted = np.flatnonzero((thread == number) & (at_ns >= window.start_ns))
-        index = members[np.searchsorted(opens[members], at_ns[wanted], side="right") - 1]
-        offset, length = at_ns[wanted] - opens[index], closes[index] - opens[index]
+        asking = np.flatnonzero((thread == number) & (at_ns >= window.start_ns))
+        index = members[np.searchsorted(opens[members], at_ns[asking], side="right") - 1]
+        offset, length = at_ns[asking] - opens[index], closes[index] - opens[index]
         new = replay.segment_end_ns[index] - replay.segment_start_ns[index]
-        moved[wanted] = replay.segment_start_ns[index] + np.minimum(offset, length) * new // length
+        moved[asking] = replay.segment_start_ns[index] + np.minimum(offset, length) * new // length
     after = at_ns >= window.end_ns
     moved[after] = at_ns[after] - window.end_ns + window.start_ns + replay.length_ns
     return moved

@@ -1,7 +1,7 @@
 """The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
 PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: the column ``op``
-has the outermost of these, and ``within`` the op that called it. Bytes are read and written bytes.
+has the outermost of these, and ``within`` the op that called it. Bytes are bytes read plus written.
 The direction and host memory of a copy come from the activity's name.
 """
 
@@ -99,7 +99,7 @@ def _issuers(events: EventTable, rows: Ints) -> Ints:
 
 
 def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for each of the columns ``op`` and ``within``."""
+    """Return the columns ``op`` and ``within``, each as (codes, texts)."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -116,22 +116,22 @@ def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[st
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
-    """Return a mask: which of ``ops`` are ``aten::copy_``; False for ``NONE``."""
+    """Return whether each of ``ops`` is an ``aten::copy_``; False for ``NONE``."""
     return np.asarray((ops != NONE) & events.is_one_of("name", _COPY)[ops], dtype=np.bool_)
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) of the element types before the casts, and of those after."""
+    """Return the element types before and after the casts: two columns, each as (codes, texts)."""
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # (types of an op that is not a copy, types of a copy) for each list of recorded types
+    # Per recorded text two pairs (from, to): if the casting op is no ``aten::copy_``, if it is one.
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
-    texts = sorted({text for both in pairs for pair in both for text in pair if text})
+    texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
-    codes_of = np.array([[[code_of[t] for t in pair] for pair in both] for both in pairs])
+    codes_of = np.array([[[code_of[t] for t in pair] for pair in entry] for entry in pairs])
     chosen = codes_of[code, copies.astype(np.int64)]  # the code ``NONE`` selects the last text: ""
     return [(chosen[:, 0], texts), (chosen[:, 1], texts)]
 
@@ -161,12 +161,12 @@ def _copy_bytes(shapes: str, dtypes: str) -> int:
     """Return the bytes that ``aten::copy_`` of these inputs reads and writes; −1 if unknown."""
     source, to = copied(recorded_inputs(dtypes))
     shape = [*recorded_inputs(shapes), None][0]
-    each = [element_bytes(t) for t in (source, to)]
-    if not isinstance(shape, list) or None in each:
+    sizes = [element_bytes(t) for t in (source, to)]
+    if not isinstance(shape, list) or None in sizes:
         return -1
     if not all(isinstance(n, int) and n >= 0 for n in shape):
         return -1
-    moved = math.prod(shape) * sum(n for n in each if n)
+    moved = math.prod(shape) * sum(n for n in sizes if n)
     return moved if moved < 2**63 else -1
 
 
@@ -201,18 +201,20 @@ def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
     Raises:
         RunError: the times or sizes exceed 64 bits.
     """
-    of_them = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
-    rank, device, moved = (of_them.ints(name, UNKNOWN) for name in ("rank", "device", "bytes"))
-    is_set = of_them.is_kind("memset")
-    way = of_them.mapped("name", lambda name: _index(_DIRECTIONS, direction(name)), NONE)
-    memory = of_them.mapped("name", lambda name: _index(_MEMORIES, host_memory(name)), NONE)
+    copied_events = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
+    rank, device, moved = (
+        copied_events.ints(name, UNKNOWN) for name in ("rank", "device", "bytes")
+    )
+    is_set = copied_events.is_kind("memset")
+    way = copied_events.mapped("name", lambda name: _index(_DIRECTIONS, direction(name)), NONE)
+    memory = copied_events.mapped("name", lambda name: _index(_MEMORIES, host_memory(name)), NONE)
     way, is_known = np.where(is_set, NONE, way), moved != UNKNOWN
-    check_sums("copies", of_them.dur_ns, moved[is_known])
+    check_sums("copies", copied_events.dur_ns, moved[is_known])
     group = Groups(rank, device, is_set.astype(np.int64), way, memory)
     head = group.first
-    count, total = group.sizes(), group.sums(of_them.dur_ns)
+    count, total = group.sizes(), group.sums(copied_events.dur_ns)
     whole, all_known = group.sums(moved, is_known), group.sizes(is_known) == count
-    in_steps = group.sizes(of_them.ints("step", NONE) != NONE)
+    in_steps = group.sizes(copied_events.ints("step", NONE) != NONE)
     columns = [
         *(where_known(number[head], number[head] != UNKNOWN) for number in (rank, device)),
         texts_at(_KINDS, is_set[head].astype(np.int64)),

@@ -7,9 +7,9 @@
 
 A collective ends on all its ranks at once, so its shortest kernel belongs to the last rank to
 arrive. Only lengths are compared, because the clocks of ranks differ. Kernels form a collective if
-all ranks (of their process group) have equally many of this name in a step on that stream; to check
-this, their ends are compared after aligning the clocks (``skew_ns``). Bandwidths are those of
-NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+all ranks of their process group have equally many kernels of this name in the same step and stream.
+To check this, lstmprof aligns the clocks and compares the ends of the kernels (``skew_ns``).
+Bandwidths are those of NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -119,7 +119,10 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, by start; ``device`` numbers pairs of rank and device from 0."""
+    """The kernels of collectives, sorted by start.
+
+    ``device`` has a number from 0 for each pair of rank and device.
+    """
 
     row: Ints
     in_step: Flags
@@ -148,7 +151,7 @@ rank_device: Callable[[Mapping[str, Any]], RankDevice] = itemgetter("rank", "dev
 
 
 def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Table:
-    """Return one row per collective and device that took part, by rank, device and time."""
+    """Return one row per collective and device, sorted by rank, device and time."""
     kernels = np.flatnonzero(packed.is_kind("kernel"))
     events = packed.table(_PER_KERNEL, kernels)
     calls = _calls(events, windows)
@@ -208,18 +211,18 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each of ``rows`` moves, by the kernel or by the range "nccl:…" around it.
+    """Return what each of ``rows`` moves, as its kernel or the range "nccl:…" around it records.
 
-    If a range launches several kernels, it is unknown how much each moves.
+    If a range launches several kernels, the range does not show how much each kernel moves.
     """
     if not len(rows):
         return []
     launch = packed.rows_named("launch_id")[rows]
     around = np.where(launch == NONE, NONE, packed.rows_named("parent_id")[launch])
     alone = Counter(around.tolist())
-    known = np.unique(around[around != NONE])
-    ranges = packed.table(("event_id", "name", "shapes", "dtypes"), known).to_pylist()
-    range_of = dict(zip(known.tolist(), ranges, strict=True))
+    ranges_around = np.unique(around[around != NONE])
+    ranges = packed.table(("event_id", "name", "shapes", "dtypes"), ranges_around).to_pylist()
+    range_of = dict(zip(ranges_around.tolist(), ranges, strict=True))
     group = group_size(info)
     messages = []
     kernels = packed.table(("event_id", "name", "launch_config"), rows).to_pylist()
@@ -241,17 +244,17 @@ def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
 
 def _input_bytes(shapes: str, dtypes: str) -> int | None:
     """Return the size in bytes of the tensors that were recorded; None if one is unknown."""
-    each = [element_bytes(dtype) for dtype in recorded_inputs(dtypes)]
+    element_sizes = [element_bytes(dtype) for dtype in recorded_inputs(dtypes)]
     sizes = [s for s in recorded_inputs(shapes) if isinstance(s, list)]
     whole = all(isinstance(n, int) and n >= 0 for size in sizes for n in size)
-    if not each or len(each) != len(sizes) or not whole or None in each:
+    if not element_sizes or len(element_sizes) != len(sizes) or not whole or None in element_sizes:
         return None
-    moved = sum(math.prod(size) * (n or 0) for size, n in zip(sizes, each, strict=True))
+    moved = sum(math.prod(size) * (n or 0) for size, n in zip(sizes, element_sizes, strict=True))
     return moved if moved < 2**63 else None
 
 
 def rank_records(info: RunInfo) -> list[dict[str, Any]]:
-    """Return what the profile of each rank records about the rank."""
+    """Return one record per rank: what its profile says about the rank, such as group sizes."""
     metadata = info.profile_metadata or {}
     by_rank = metadata.get("ranks")
     records = list(by_rank.values()) if isinstance(by_rank, dict) else [metadata]
@@ -281,16 +284,16 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return a code per call, equal for possible counterparts, and a code of its process group.
+    """Return per call a code that is equal for possible counterparts, and its process group's code.
 
     Counterparts have equal step, name, process group and position of the stream on the device.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     position = np.zeros(len(stream), dtype=np.int64)
-    of_device = Groups(calls.device).members()
-    streams = [np.unique(stream[members]) for members in of_device]
+    by_device = Groups(calls.device).members()
+    streams = [np.unique(stream[members]) for members in by_device]
     if len({len(of) for of in streams}) == 1:
-        for members, of in zip(of_device, streams, strict=True):
+        for members, of in zip(by_device, streams, strict=True):
             position[members] = np.searchsorted(of, stream[members])
     step = events.ints("step", UNKNOWN)[calls.row]
     codes = {group: code for code, group in enumerate(dict.fromkeys(filter(None, groups)))}
@@ -299,8 +302,8 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return per set of devices the calls that form collectives: an array (collective, device)."""
-    of_devices: dict[tuple[int, ...], list[Ints]] = {}
+    """Return the calls that form collectives: per set of devices an array (collective, device)."""
+    matches: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
         number: np.unique(calls.device[group == number]) for number in np.unique(group).tolist()
@@ -313,13 +316,13 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
         if len(devices) > 1 and counts[0] and (counts == counts[0]).all():
             by_device = members[np.argsort(calls.device[members], kind="stable")]
             rows = by_device.reshape(len(devices), counts[0]).T
-            of_devices.setdefault(tuple(devices.tolist()), []).append(rows)
-    together = [np.concatenate(rows) for rows in of_devices.values()]
+            matches.setdefault(tuple(devices.tolist()), []).append(rows)
+    together = [np.concatenate(rows) for rows in matches.values()]
     return [rows[np.argsort(rows[:, 0])] for rows in together]
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each call's wait, the call that came last, the skew, and the collective's number."""
+    """Return per call: its wait, the call that came last, the skew, and its collective's number."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
@@ -335,10 +338,13 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return how far apart the ends (collective, device) are, after aligning the clocks."""
+    """Return how far apart each collective's ends are, after the devices' clocks were aligned.
+
+    ``ends_ns`` has one row per collective and one column per device.
+    """
     offset = ends_ns - ends_ns[:, :1]
-    left = offset - np.median(offset, axis=0).astype(np.int64)
-    return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
+    rest = offset - np.median(offset, axis=0).astype(np.int64)
+    return np.asarray(rest.max(axis=1) - rest.min(axis=1), dtype=np.int64)
 
 
 def _overlapped(events: EventTable, calls: _Calls) -> Ints:
@@ -346,9 +352,9 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
     computing = np.flatnonzero(computes)
     rows = np.concatenate([calls.row, computing])  # so a device's calls come before other kernels
-    of_device = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
+    by_device = Groups(*(events.ints(c, UNKNOWN)[rows] for c in ("rank", "device")))
     overlapped = np.zeros(len(calls.row), dtype=np.int64)
-    for members in of_device.members():
+    for members in by_device.members():
         own = members[: np.searchsorted(members, len(calls.row))]
         if len(own):
             at = rows[members[len(own) :]]
@@ -358,18 +364,18 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the rows of ``calls`` that belong to collectives of all ranks.
+    """Return the rows of ``calls`` in collectives of all ranks whose kernels end together.
 
-    ``calls`` are rows of the table of collectives. The kernels of a returned collective also end
-    together: ``skew_ns`` is at most ``least_skew_ns``, or at most half of the collective's longest
-    wait or of the mean wait. If most of the waits are in collectives whose kernels do not end
-    together, the ranks communicate in groups, and the result is empty.
+    ``calls`` are rows of the table of collectives. Kernels end together if ``skew_ns`` is at most
+    ``least_skew_ns``, or at most half of the collective's longest wait or of the mean wait. If most
+    of the waits are in collectives whose kernels do not end together, the ranks communicate in
+    groups, and the result is empty.
     """
-    of_number = Counter(row["collective"] for row in calls if row["collective"] is not None)
+    sizes = Counter(row["collective"] for row in calls if row["collective"] is not None)
     devices = len({rank_device(row) for row in calls})
     longest: Counter[int] = Counter()
     for row in calls:
-        if of_number[number := row["collective"]] == devices:
+        if sizes[number := row["collective"]] == devices:
             longest[number] = max(longest[number], row["waits_ns"])
     mean_ns = longest.total() / max(len(longest), 1)
     agree = [
@@ -387,8 +393,9 @@ def compared_steps(
 ) -> int:
     """Return the number of steps in which the waits for other ranks are known.
 
-    These are the steps that all communicating ranks have, except steps in which none of the
-    collectives (``calls``) is in ``compared``, the collectives matched across ranks.
+    These are the steps that all communicating ranks have. ``calls`` are the rows of all
+    collectives, ``compared`` the rows that were matched across ranks. A step with rows in ``calls``
+    but none in ``compared`` does not count.
     """
     steps: dict[int | None, set[int | None]] = defaultdict(set)
     for window in windows:

@@ -47,7 +47,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
-    """Return one row per rank and part: the critical path of its median step."""
+    """Return one row per rank and part, for the critical path of the rank's median step."""
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 
     rows: list[dict[str, Any]] = []
@@ -63,8 +63,8 @@ def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str
             parts[label][interval.event_id] += interval.end_ns - interval.start_ns
             counts[label] += 1
         for (state, part), spent in parts.items():
-            known = {event: ns for event, ns in spent.items() if event is not None}
-            longest = max(known, key=known.__getitem__, default=None)
+            event_ns = {event: ns for event, ns in spent.items() if event is not None}
+            longest = max(event_ns, key=event_ns.__getitem__, default=None)
             row = None if longest is None else int(events.rows_of(np.array([longest]))[0])
             rows.append(
                 {
@@ -77,7 +77,7 @@ def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str
                     "halved_saves_ns": path.saved_ns(part),
                     "stretches": counts[state, part],
                     "longest_name": None if row is None else names[codes[row]],
-                    "longest_ns": None if longest is None else known[longest],
+                    "longest_ns": None if longest is None else event_ns[longest],
                 }
             )
     return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.event_types import event_types, numbered_few
+from lstmprof.events.event_types import dense_numbers, event_types
 from lstmprof.events.groups import Groups, SortedValues, ratio, texts_at, where_known
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
@@ -69,8 +69,8 @@ READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns by which the table groups events into rows, and text columns of which a row shows
-#: one of several values.
+#: Text columns with equal values for all events of a row, and text columns whose values may differ
+#: within a row; the row shows one of them.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -116,12 +116,12 @@ class SortedTexts:
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Return the column of ``texts`` at the indices ``codes``, of which ``NONE`` is null."""
-        there = np.unique(codes[codes != NONE])
-        values = sorted({texts[code] for code in there.tolist()})
+        """Return the column with ``texts[code]`` for each of ``codes``; ``NONE`` is null."""
+        used = np.unique(codes[codes != NONE])
+        values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
         indices = np.full(len(texts) + 1, NONE, dtype=np.int64)
-        indices[there] = [index_of[texts[code]] for code in there.tolist()]
+        indices[used] = [index_of[texts[code]] for code in used.tolist()]
         return SortedTexts(values, indices[codes])
 
 
@@ -129,7 +129,7 @@ class SortedTexts:
 class _Work:
     """The events that count: ``bucket`` and ``ns`` per event, the other fields per bucket.
 
-    A bucket has events of one piece of the profile with equal rank, device and texts.
+    A bucket is a group of events with equal rank, device and texts, in one batch of the profile.
     """
 
     bucket: Ints
@@ -175,10 +175,10 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return each row's bucket, and the buckets' columns: keys, count, count in steps."""
+    """Return each row's bucket, and per bucket: keys, number of rows, number of rows in steps."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
-    of = numbered_few(keys)
+    of = dense_numbers(keys)
     count = np.bincount(of)
     first = np.empty(len(count), dtype=np.int64)
     first[of[::-1]] = np.arange(len(of))[::-1]
@@ -187,7 +187,7 @@ def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[In
 
 
 def _own_time(events: Packed) -> Ints:
-    """Return the duration of each event; for ops, without the events directly inside."""
+    """Return the duration of each event without the events directly inside it."""
     own = events.values("dur_ns").astype(np.int64)
     parent = events.rows_named("parent_id")
     for piece in events.pieces():
@@ -198,10 +198,10 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return the rule that decided most of each group's events; if tied, the last in ``rule``."""
-    each = Groups(group.of, rule.index)
-    of, index = group.of[each.first], rule.index[each.first]
-    most_last = np.lexsort((index, each.sums(count), of))
+    """Return per group the rule of most of its events; in a tie, the alphabetically last rule."""
+    pairs = Groups(group.of, rule.index)
+    of, index = group.of[pairs.first], rule.index[pairs.first]
+    most_last = np.lexsort((index, pairs.sums(count), of))
     last = np.append(np.diff(of[most_last]) > 0, True)[: len(of)]
     return texts_at(rule.values, index[most_last[last]])
 
@@ -209,11 +209,11 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return each group's number of configurations, and the configuration with the most time."""
-    known = np.flatnonzero(config.index != NONE)
-    each = Groups(group.of[known], config.index[known])
-    of, index = group.of[known][each.first], config.index[known][each.first]
-    most_last = np.lexsort((-index, each.sums(bucket_ns[known]), of))
+    """Return per group the number of launch configurations, and the one with the most time."""
+    configured = np.flatnonzero(config.index != NONE)
+    pairs = Groups(group.of[configured], config.index[configured])
+    of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]
+    most_last = np.lexsort((-index, pairs.sums(bucket_ns[configured]), of))
     chosen = np.full(group.count, NONE)
     chosen[of[most_last]] = index[most_last]
     number = np.bincount(of, minlength=group.count)

@@ -108,14 +108,14 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
     linked = activities > 0
     groups = Groups(rank, name.index[calls], kind)
     head, count = groups.first, groups.sizes()
-    of_rank, linked_count = rank[head], groups.sizes(linked)
-    steps, in_steps = steps_of(of_rank, list(windows)), groups.sizes(in_step != UNKNOWN)
-    whole_ns, unmarked = _time_of_steps(of_rank, windows)
-    some = linked_count > 0
+    group_rank, linked_count = rank[head], groups.sizes(linked)
+    steps, in_steps = steps_of(group_rank, list(windows)), groups.sizes(in_step != UNKNOWN)
+    whole_ns, unmarked = _time_of_steps(group_rank, windows)
+    has_linked = linked_count > 0
     per_step = in_steps / np.maximum(steps, 1)
     durations, latencies = groups.sorted(dur), groups.sorted(latency, linked)
     columns = [
-        where_known(of_rank, of_rank != UNKNOWN),
+        where_known(group_rank, group_rank != UNKNOWN),
         texts_at(name.values, name.index[calls][head]),
         texts_at(_KINDS, kind[head]),
         pa.array(count),
@@ -130,17 +130,17 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
         ratio(groups.sums(dur), count),
         *(pa.array(durations.percentile(share)) for share in (50, 95)),
         ratio(groups.sums(latency, linked), linked_count),
-        *(where_known(latencies.percentile(share), some) for share in (50, 95)),
+        *(where_known(latencies.percentile(share), has_linked) for share in (50, 95)),
         pa.array(groups.sizes(linked & (latency < 0))),
         pa.array(groups.sizes(linked & (latency < -dur))),
         ratio(groups.sums(depth, linked), linked_count),
-        where_known(groups.sorted(depth, linked).percentile(100), some),
+        where_known(groups.sorted(depth, linked).percentile(100), has_linked),
     ]
     return pa.Table.from_arrays(columns, schema=schema(COLUMNS))
 
 
 def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return for each call the number and kind of its activities, its latency and queue depth."""
+    """Return per call: the number of its activities, their kind, its latency, its queue depth."""
     number = np.full(len(events), NONE, dtype=np.int64)
     number[calls] = np.arange(len(calls))
     launch = events.rows_named("launch_id")
@@ -167,7 +167,7 @@ def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _time_of_steps(ranks: Ints, windows: Sequence[Window]) -> tuple[Ints, Flags]:
-    """Return the length of all steps of each of ``ranks``, and whether none of them is marked."""
+    """Return for each of ``ranks`` the total length of its steps, and whether they are unmarked."""
     numbers = np.array([UNKNOWN if w.rank is None else w.rank for w in windows], dtype=np.int64)
     starts, ends = bounds_of(windows)
     length = ends - starts

@@ -218,8 +218,8 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
         "calls": len(members) if call.counted else None,
         "per_step": None if steps is None or not call.counted else in_steps / steps,
         "cells": network.cells,
-        "ops_per_time_step": _a_time_step(network, [t.ops for t in took]),
-        "kernels_per_time_step": _a_time_step(network, [t.kernels for t in took]),
+        "ops_per_time_step": _per_time_step(network, [t.ops for t in took]),
+        "kernels_per_time_step": _per_time_step(network, [t.kernels for t in took]),
         "forward_ns": forward,
         "backward_ns": backward,
         "flops": flops,
@@ -231,14 +231,17 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the columns about rungs: the rungs of the first call, and the mean saving of all."""
-    stand = [one for m in members if m.work and (one := standing(m.work, floor))]
-    if not stand:
+    """Return the columns about rungs (optimizations, see ``recurrent.ladder``) of one layer.
+
+    The rungs are those of the first call; the saving is the mean over all calls.
+    """
+    positions = [position for m in members if m.work and (position := standing(m.work, floor))]
+    if not positions:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
     return {
-        "rung": stand[0].rung,
-        "next_rung": stand[0].missing,
-        "next_rung_saves_ns": _mean(one.saves_ns for one in stand),
+        "rung": positions[0].rung,
+        "next_rung": positions[0].missing,
+        "next_rung_saves_ns": _mean(position.saves_ns for position in positions),
     }
 
 
@@ -247,11 +250,11 @@ assert set(_NETWORK_FIELDS) <= {field.name for field in fields(Network)}
 
 
 def _mean(values: Iterable[int | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
-def _a_time_step(network: Network, counts: list[int | None]) -> float | None:
+def _per_time_step(network: Network, counts: list[int | None]) -> float | None:
     mean = _mean(counts)
     return None if mean is None or not network.time_steps else mean / network.time_steps
 
@@ -297,7 +300,7 @@ def layer_of(call: Call) -> Layer | None:
 def _passes_of(
     events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
 ) -> list[Passes]:
-    """Return both passes of each call; ``forward`` and ``backward`` map events to call indices."""
+    """Return both passes of each call; ``owners`` computes ``forward`` and ``backward``."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
@@ -325,15 +328,15 @@ def _passes(
 
 
 def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
-    """Return the columns about cuDNN's algorithms for one row, from the passes of all its calls."""
+    """Return one layer's columns about cuDNN's algorithms, from the ``passes`` of its calls."""
     ways = (
-        ("", [both.forward for both in passes if both.forward]),
-        ("backward_", [both.backward for both in passes if both.backward]),
+        ("", [call.forward for call in passes if call.forward]),
+        ("backward_", [call.backward for call in passes if call.backward]),
     )
     row: dict[str, str | None] = {}
-    for prefix, some in ways:
-        requested = some[0].requested if some else None
-        possible = dict.fromkeys(name for one in some for name in one.possible)
+    for prefix, choices in ways:
+        requested = choices[0].requested if choices else None
+        possible = dict.fromkeys(name for choice in choices for name in choice.possible)
         unmet = [f"{r.algorithm}: {r.need}" for r in requested.refusals] if requested else []
         row[f"{prefix}algorithm"] = requested.algorithm if requested else None
         row[f"{prefix}algorithm_seen"] = " or ".join(possible) or None

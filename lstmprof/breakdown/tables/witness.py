@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.breakdown.script_waits import SCRIPT_WAITS
+from lstmprof.breakdown.slot_times import Z95
 from lstmprof.events.schema import Column, schema
 
 #: A line is listed if it has more than this share of the samples.
 LEAST_SHARE = 0.01
-#: A 95 % interval extends this many standard deviations of a normal distribution to each side.
-_Z = 1.96
 PART, LINE = "part", "line"
 #: Parts of the ledger to which code compiled by XLA may belong. The ledger distinguishes these
 #: parts by the names of ops; samples have no such names.
@@ -47,7 +46,7 @@ COLUMNS = (
 
 
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
-    """Return one row per part, then one per Python line, of ``samples``; largest first.
+    """Return one row per part, then one per Python line; each of the two sorted, largest first.
 
     ``steps`` are the run's clean steps, or its mean steps if it has no clean step. The table is
     empty if ``samples`` is None.
@@ -95,7 +94,7 @@ def _rows(
 
 def _row(kind: str, name: str, count: int, total: int, ours: float | None) -> dict[str, object]:
     share = count / total if total else 0.0
-    error = _Z * math.sqrt(share * (1 - share) / total) if total else None
+    error = Z95 * math.sqrt(share * (1 - share) / total) if total else None
     return {
         "kind": kind,
         "name": name,
@@ -112,14 +111,14 @@ def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():
-            if state in ("busy", "idle") and part != SCRIPT_WAITS:  # samples of waits do not count
+            if state in ("busy", "idle") and part != SCRIPT_WAITS:  # as in the samples
                 spent[part.removeprefix("tail:")] += ns
     total = sum(spent.values())
     return {part: ns / total for part, ns in spent.items()} if total else {}
 
 
 def _merged(shares: Mapping[str, float], compiled: str) -> dict[str, float]:
-    """Return ``shares`` with the sum of all parts that may be compiled code as ``compiled``."""
+    """Return ``shares``; all parts that may be compiled code become one part named ``compiled``."""
     merged: dict[str, float] = {}
     for name, share in shares.items():
         name = compiled if name in _MAY_BE_COMPILED else name

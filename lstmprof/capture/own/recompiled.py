@@ -16,9 +16,9 @@ import re
 import sys
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: Number of functions that are reported.
+#: Largest number of functions that are reported.
 _MOST_FUNCTIONS = 20
-#: Number of characters of a guard or value that are kept.
+#: Largest number of characters of a guard or value that are kept.
 _MOST_TEXT = 80
 #: Types of Python values whose text shows what changed.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -149,7 +149,7 @@ def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
 def _by_name(call: Call) -> Dict[str, Any]:
     """Return the arguments of a call by the names of the parameters, or by their positions."""
     try:
-        function = getattr(call.function, "python_function", call.function)  # of a tf.function
+        function = getattr(call.function, "python_function", call.function)  # inside a tf.function
         return dict(inspect.signature(function).bind(*call.args, **call.kwargs).arguments)
     except (TypeError, ValueError):
         numbers = {"argument {}".format(number + 1): arg for number, arg in enumerate(call.args)}
@@ -196,7 +196,7 @@ def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
     entries = []
     with contextlib.suppress(Exception):  # another version of PyTorch
         utils, config = (sys.modules["torch._dynamo." + name] for name in ("utils", "config"))
-        # PyTorch 2.5 and older: cache_size_limit
+        # its name in PyTorch 2.5 and older
         limit = getattr(config, "recompile_limit", None) or config.cache_size_limit
         for code, reasons in list(utils.guard_failures.items())[-_MOST_FUNCTIONS:]:
             entries.append(_entry(code, list(reasons), limit))

@@ -104,7 +104,7 @@ def _report_to_stdout(mark: str) -> Report:
 
 
 def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Return the result of the timing pass and the profile pass, or the failure in one line."""
+    """Return the results of both passes; after a failure, ``{"failure": [fault, next step]}``."""
     try:
         return captured(request, folder, report)
     except LstmprofError as error:
@@ -154,7 +154,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     request_info, ran_on = request_facts(request), worker_facts(trainer.recorder, cpus)
     pass_columns = pass_facts(passes, request)
     pass_columns["sampling"] = witness and witness.facts(request)
-    pass_columns["script_lines"] = _lines(trainer, request)
+    pass_columns.update(_script_facts(trainer, request))
     pass_columns["agrees_with_reference"] = agrees
     pass_columns["peaks"] = peaks.facts(request, loop, device, report)
     return {
@@ -260,16 +260,16 @@ def _sampled(
     return witness
 
 
-def _lines(trainer: Any, request: CaptureRequest) -> Optional[List[Dict[str, Any]]]:
-    """Return the lines of the user's file on which its steps spend time; None without a file."""
+def _script_facts(trainer: Any, request: CaptureRequest) -> Dict[str, Any]:
+    """Return where the steps of the user's file spend time; without a file, nothing."""
     if request.file is None:
-        return None
+        return {}
     sampler, began_ns = LineSampler(), time.perf_counter_ns()
     with sampler.sampling_stacks():
         while sampler.steps < MOST_STEPS and time.perf_counter_ns() - began_ns < MOST_NS:
             with sampler.in_step():
                 trainer.step(profiling.no_ranges)
-    return sampler.lines()
+    return sampler.facts()
 
 
 def _take_cpus(request: CaptureRequest) -> Cpus:

@@ -9,6 +9,9 @@ collection keeps the GIL, too, so ``gc.callbacks`` times it instead.
 
 Other threads in which a framework calls the script, such as a generator of tf.data, are sampled at
 the same times. They show which line makes the next batch while a step waits for this batch.
+
+Two successive samples can share a call of a function in which the function calls itself, each time
+by another call. Such a function visits a tree, as the cell of a Tree-LSTM does.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ import builtins
 import collections
 import contextlib
 import dis
+import functools
 import gc
 import inspect
+import itertools
 import linecache
 import os
 import sys
@@ -110,7 +115,7 @@ class LineSampler:
         self._since_ns: Optional[int] = None
         # total ns in which the thread had run or waited for a CPU at the last sample; 0 if unknown
         self._active_since_ns = 0
-        # wall time and active time of the previous step's end, which no sample counts yet
+        # wall ns and active ns after the previous step's last sample, which no sample counts yet
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0
@@ -119,6 +124,10 @@ class LineSampler:
         self._active: Counter[_Stack] = collections.Counter()
         self._beside: Counter[_Stack] = collections.Counter()
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
+        # ns of the script's functions with the functions that they call
+        self._within: Counter[CodeType] = collections.Counter()
+        self._trees: Set[CodeType] = set()  # functions that visit trees
+        self._frames: List[FrameType] = []  # the script's frames in the previous sample
 
     @contextlib.contextmanager
     def sampling_stacks(self) -> Iterator[None]:
@@ -135,6 +144,7 @@ class LineSampler:
             sys.setswitchinterval(usual)
             gc.callbacks.remove(self._time_collection)
             thread.join()
+            self._frames = []
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
@@ -169,6 +179,7 @@ class LineSampler:
             self._samples += 1
             stack = self._stack(frame)
             self._spent[stack] += now_ns - since_ns
+            self._note_trees(frame, now_ns - since_ns)
             for thread, frame in frames.items():
                 if thread not in (own, self._thread) and _is_called_by_framework(frame):
                     self._beside[self._stack(frame)] += now_ns - since_ns
@@ -187,6 +198,42 @@ class LineSampler:
                 return tuple(stack)
             frame = frame.f_back
         return tuple(stack)
+
+    def _note_trees(self, frame: Optional[FrameType], ns: int) -> None:
+        """Add ``ns`` to each function of the script on the stack; note functions of trees.
+
+        Comprehensions do not count as functions.
+        """
+        frames: List[FrameType] = []
+        while frame is not None:
+            code = frame.f_code
+            if _is_own(code.co_filename) and not code.co_name.startswith("<"):
+                frames.insert(0, frame)
+            frame = frame.f_back
+        self._within.update(dict.fromkeys((each.f_code for each in frames), ns))
+        pairs = itertools.takewhile(lambda pair: pair[0] is pair[1], zip(frames, self._frames))
+        shared = len(list(pairs))
+        caller = frames[shared - 1].f_code if shared else None
+        later = (frames[shared:], self._frames[shared:])
+        if caller and all(caller in [each.f_code for each in part] for part in later):
+            self._trees.add(caller)
+        self._frames = frames
+
+    def facts(self) -> Dict[str, Any]:
+        """Return the fields of run.json about the script's lines and functions."""
+        return {"script_lines": self.lines(), "script_tree": self._tree()}
+
+    def _tree(self) -> Optional[Dict[str, Any]]:
+        """Return the function that visits trees, the longest if there are several, or None."""
+        code = max(self._trees, key=self._within.__getitem__, default=None)
+        if code is None:
+            return None
+        return {
+            "file": os.path.basename(code.co_filename),
+            "line": code.co_firstlineno,
+            "function": code.co_name,
+            "ns": round(self._within[code] / self.steps),
+        }
 
     def _time_collection(self, phase: str, info: Dict[str, int]) -> None:
         if threading.get_ident() != self._thread or self._since_ns is None:
@@ -253,7 +300,7 @@ class LineSampler:
         return spent
 
     def _row(self, line: Optional[_Line], ns: int, waited_ns: int) -> Dict[str, Any]:
-        """Return the entry of ``line``; None stands for the garbage collector."""
+        """Return the entry of ``line``; a ``line`` of None stands for the garbage collector."""
         shows_waits = self._shows_waits and not (line and line.beside)
         return {
             "file": line and os.path.basename(line.code.co_filename),
@@ -316,8 +363,9 @@ _NOT_OWN = tuple(
 )
 
 
+@functools.lru_cache(maxsize=None)
 def _is_own(file: str) -> bool:
-    """Return whether a file is the user's: not Python's, lstmprof's or an installed package's."""
+    """Return whether a file is the user's; files of Python, lstmprof and packages are not."""
     if file.startswith("<"):
         return file.startswith("<ipython")
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)

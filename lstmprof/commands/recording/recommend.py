@@ -103,7 +103,7 @@ def command(
     from lstmprof.capture import plan
     from lstmprof.diagnose.recommend.shapes import request_of, shape_of
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-    from lstmprof.runs.directory import cache_folder, written_to
+    from lstmprof.runs.directory import cache_folder, usable_cache
 
     sizes = {name: flags.pop(name) for name in workloads.OVERRIDABLE}
     shape = None
@@ -111,7 +111,7 @@ def command(
         with options.leaving_out() as left_out:
             shape = shape_of(options.one_broken_down(like, left_out, None))
     common = request_of(shape, sizes, flags, options.say)
-    place = out or written_to(cache_folder()) / "recommend"
+    place = out or usable_cache(cache_folder()) / "recommend"
     found_candidates = candidates(plan.chosen(impls), common, place)
     for left in found_candidates.left_out:
         options.say(f"left out: {left.implementation}: {left.reason}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstmprof.breakdown import Breakdown, comparable, compared
-from lstmprof.breakdown.versions import OfVersion, by_version
+from lstmprof.breakdown.versions import VersionedRun, by_version
 from lstmprof.commands import terminal
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.numbers import UNKNOWN, labels, milliseconds, or_dash
@@ -16,7 +16,7 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print step times, a table per group of comparable runs, then tables by version.
+    """Print step times: one table per group of comparable runs, then one per group of versions.
 
     With ``statistics``, the tables also have means, standard deviations and percentiles.
     """
@@ -58,7 +58,7 @@ def _show_versions(breakdowns: list[Breakdown]) -> None:
         )
 
 
-def _version_cells(row: OfVersion) -> list[str]:
+def _version_cells(row: VersionedRun) -> list[str]:
     t = row.breakdown.timings
     assert t is not None
     return [

@@ -17,7 +17,7 @@ from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.annotate.calls import is_launch
-from lstmprof.events.threads import ASKS
+from lstmprof.events.threads import VALUE_READS
 from lstmprof.names import PART_WORDS
 
 LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
@@ -58,7 +58,7 @@ KINDS = {
 
 
 def shown(kind: str) -> str:
-    """Return the name of a kind of time for people: the name of the same part of the breakdown."""
+    """Return the name of a kind of time for people, as the breakdown names the same time."""
     words = {UNRECORDED: PART_WORDS["host"], UNKNOWN: PART_WORDS["unattributed"]}
     return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
@@ -131,7 +131,7 @@ RULES = (
     Rule(QUEUE, _part(QUEUED), "time in which the device has queued work and does not start it"),
     Rule(
         SYNC,
-        lambda c, run: c.name in ASKS and not run.on_device,
+        lambda c, run: c.name in VALUE_READS and not run.on_device,
         "an op that reads a value to Python, in a run on a CPU",
     ),
     Rule(CAST, _part("cast"), "work that changes only the element type"),
@@ -236,7 +236,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return the slow run's facts, by which the contributors of both runs get their kinds."""
+    """Return the facts of the slow run; they decide the kinds of time in both runs."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

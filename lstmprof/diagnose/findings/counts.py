@@ -13,7 +13,7 @@ from typing import Any
 from lstmprof.diagnose.findings.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.tally import Spread
-from lstmprof.events.threads import ASKS
+from lstmprof.events.threads import VALUE_READS
 from lstmprof.numbers import number_of
 
 Rows = Iterable[dict[str, Any]]
@@ -82,8 +82,11 @@ def _bytes(table: str) -> Amount:
 
 
 def _value_reads(profile: StepProfile) -> float:
-    """Count the values that the host reads; ``aten::item`` and the op inside it count as one."""
-    outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
+    """Return the number of values that the host reads per step.
+
+    ``aten::item`` and the op inside it count as one.
+    """
+    outer = [row for row in profile.rows("ops") if row["name"] in VALUE_READS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
 
@@ -99,7 +102,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return the mean, median and longest duration of ``noun``; ``text`` is the noun for users."""
+    """Return ``noun``'s mean, median and longest duration; ``text`` is the noun for users."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"

@@ -89,7 +89,7 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the row of the layer table with the most time in all its calls; None if no row.
+    """Return the row of the layer table whose calls take most time; None if there is no row.
 
     If the number of calls is unknown, the times of the row are already sums over all calls.
     """

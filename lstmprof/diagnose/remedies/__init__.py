@@ -82,6 +82,7 @@ TABLE: tuple[Remedy, ...] = (
     cells.reference_form,
     cells.values_in_loop,
     cells.unrolled_layer,
+    cells.cells_of_trees,
     cells.layer_in_one_op,
     cells.input_matmuls,
     scans.gates_apart,
@@ -146,10 +147,11 @@ class Advice:
     works in every framework.
 
     ``saves_ns`` is the time per step that the fix saves, in ns; it is None if unknown. If
-    ``at_most`` it is an upper limit, because a device may wait for other work instead. On a CPU it
-    is the time of the work that the fix removes: the step may gain more, if other work then finds
-    its data in the caches. ``instead`` names new work that takes an unknown part of ``saves_ns``;
-    it is None if there is no such work.
+    ``at_most`` it is an upper limit, because a device may wait for other work instead, or because
+    the fix removes only a part of the work. Otherwise it is the time of the work that the fix
+    removes on a CPU: the step may gain more, if other work then finds its data in the caches.
+    ``instead`` names new work that takes an unknown part of ``saves_ns``; it is None if there is no
+    such work.
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
     fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
@@ -226,7 +228,8 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
     The fix must save at least half of ``whole_ns``, or an unknown time. A row of ``TABLE`` with
     ``first`` precedes a row with ``several_kinds``. If no row with ``first`` saves that much, a row
-    with ``first`` for the ``named`` finding is enough if it saves half of that finding's time.
+    with ``first`` also qualifies if it fixes the ``named`` finding and saves half of the time of
+    this finding.
     """
     wide = {row.name for row in TABLE if row.several_kinds}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
@@ -272,19 +275,19 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         source=match.source or _source(remedy, framework),
         implementation=match.implementation,
         instead=remedy.instead,
-        at_most=finding.slow.device is not None,
+        at_most=match.at_most or slow.device is not None,
     )
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is no page of another framework, else the first source."""
+    """Return the first source that is not another framework's page, else the first source."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most ns per step that the fix can save: the time of all kinds that it affects."""
+    """Return an upper limit, in ns per step, of the saving: all time of the affected kinds."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

@@ -38,13 +38,17 @@ _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 #: A clause for users: in which case one call cannot compute all time steps.
 _UNLESS = "unless an input depends on an earlier output"
+#: A function over trees is the loop of cells if it takes at least this share of the time of the
+#: cells' forward passes. Chosen by hand.
+_TREE_SHARE = 0.5
 #: Name of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
-#: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
-#: types of cells for which it is faster than a loop. On CPUs, TensorFlow has none: BlockLSTM took
-#: 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN
-#: save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 →
-#: 137 ms). So they are advised only if Python and dispatch take half of the step.
+#: (framework, device) → (implementation that runs a layer in one op, name of this op for users,
+#: types of cells for which the op is faster than a loop). On CPUs, TensorFlow has no faster op:
+#: BlockLSTM took 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only.
+#: nn.GRU and nn.RNN save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms;
+#: 512 units: GRU 142 → 137 ms). So nn.GRU and nn.RNN are advised only if Python and dispatch take
+#: half of the step.
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -109,6 +113,40 @@ _EACH = 0.9
 
 
 @Remedy(
+    name="nodes of a level together",
+    cause="the LSTM cells form trees, and run node by node",
+    fix="compute all nodes of one level of all trees in one call of the cell, as DGL and "
+    "pytorch-tree-lstm do",
+    condition="A step runs eight or more LSTM cells one by one. `lstmprof run` or `lp.profile` saw "
+    "that a function of the script calls itself several times from one call. This function takes "
+    "at least half as long as the forward passes of the cells",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    first=True,
+    sources=(
+        "https://docs.dgl.ai/en/2.1.x/tutorials/models/2_small_graph/3_tree-lstm.html",
+        "https://pypi.org/project/pytorch-tree-lstm/",
+        "https://arxiv.org/abs/1702.02181",
+    ),
+)
+def cells_of_trees(f: Finding) -> Match | None:
+    tree = f.slow.info.script_tree
+    if tree is None or not forms_trees(f.slow):
+        return None
+    return Match(f"{tree.function} ({tree.file}:{tree.line}) calls itself several times")
+
+
+def forms_trees(profile: StepProfile) -> bool:
+    """Return whether a function of the script runs the loops of cells for the nodes of trees."""
+    tree, cells = profile.info.script_tree, _cells_in_loops(profile)
+    if tree is None or sum(cells.values()) < _SERIES:
+        return False
+    rows = [row for row in profile.rows("layers") if row["form"] in (LOOP, CELL_OP)]
+    forward_ns = sum((row["forward_ns"] or 0) * (row["calls"] or 0) for row in rows)
+    return (tree.ns or 0) >= _TREE_SHARE * forward_ns / max(profile.steps, 1)
+
+
+@Remedy(
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
@@ -129,14 +167,18 @@ def layer_in_one_op(f: Finding) -> Match | None:
         return None
     if extra_in_cell(profile) or is_masked(profile) or profile.seen.unrolled:
         return None
+    if forms_trees(profile):
+        return None
     ours = profile.implementation is not None
     if ours and cell != "lstm" and profile.framework != "torch":
-        return None  # TensorFlow's rows are LSTMs
+        return None  # TensorFlow's implementations run only LSTMs
     is_faster = cell in cells or (place == ("torch", "cpu") and is_mostly_calls(profile))
     if not is_faster and (f.fast is None or f.fast.implementation != row):
         return None
     fix = f"use {word.format(_LAYERS[cell])}: one call runs all time steps of a layer"
-    fix += "" if ours else f", {_UNLESS}"
+    if not ours:
+        lengths = {row["cells"] for row in profile.rows("layers") if row["form"] == LOOP}
+        fix += f", {_UNLESS}" + (" or the cells form trees" if len(lengths) > 1 else "")
     return Match(layer_in_words(profile), fix=fix, implementation=row if ours else None)
 
 
@@ -289,12 +331,18 @@ def form_of(profile: StepProfile) -> str | None:
         return LOOP
     if any(c.part == "rnn" for c in profile.contributors):
         return LAYER_OP
+    cells = _cells_in_loops(profile)
+    form, number = max(cells.items(), key=lambda pair: pair[1], default=(None, 0))
+    return form if number >= _SERIES else None
+
+
+def _cells_in_loops(profile: StepProfile) -> dict[str, float]:
+    """Return form (``LOOP``, ``CELL_OP``) -> LSTM cells per step that run in this form."""
     cells: Counter[str] = Counter()
     for layer in profile.rows("layers"):
         if layer.get("cell") == "lstm" and layer["form"] in (LOOP, CELL_OP):
             cells[layer["form"]] += (layer["cells"] or 0) * (layer["calls"] or 0)
-    form, number = max(cells.items(), key=lambda pair: pair[1], default=(None, 0))
-    return form if number / max(profile.steps, 1) >= _SERIES else None
+    return {form: number / max(profile.steps, 1) for form, number in cells.items()}
 
 
 def _cell(profile: StepProfile) -> str:

@@ -30,7 +30,8 @@ class Match:
     """The evidence for a row in a profile, and the time that the fix can save.
 
     ``seen`` is the evidence as a clause with counts; it may be empty. ``saves_ns`` is the time of
-    the clean step that the fix addresses, in ns; it is None if unknown. ``fix``, ``cause`` and
+    the clean step that the fix addresses, in ns; it is None if unknown. If ``at_most``, the fix
+    saves only a part of this time, because some of the work remains. ``fix``, ``cause`` and
     ``source`` replace the fields of the ``Remedy`` with these names if the profile allows more
     precise ones; otherwise they are empty or None. ``implementation`` is the name in
     ``lstmprof list`` of the implementation that the fix advises; it is None if the fix is another
@@ -43,6 +44,7 @@ class Match:
     cause: str = ""
     implementation: str | None = None
     source: str | None = None
+    at_most: bool = False
 
 
 Decide = Callable[[Finding], Match | None]
@@ -116,7 +118,7 @@ def often(profile: StepProfile, number: float) -> str:
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """Return how often all ``facts`` together happen, as text."""
+    """Return the number of times that ``facts`` happen in all, as text (see ``often``)."""
     return often(profile, sum(fact.count for fact in facts))
 
 
@@ -131,17 +133,18 @@ def total(facts: Iterable[Fact]) -> int:
 
 
 def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
-    """Count the ops and ranges per step whose name matches ``pattern``."""
+    """Return the number per step of ops and ranges whose name matches ``pattern``."""
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
     times: int = sum(r["count"] for r in rows if pattern.search(r["name"]))
     return times / profile.steps
 
 
 def series_of_launches(finding: Finding) -> int | None:
-    """Return the ns per step of usual gaps before kernels, if slow launches explain the gaps.
+    """Return the ns per step of gaps before kernels, if slow launches explain the gaps, else None.
 
-    Return None if fewer than ``SERIES`` kernels run, the median gap is shorter than the median
-    kernel, or the usual gaps take less than half of all gaps (or of the waits for the host).
+    Unusually long gaps are left out. Launches do not explain the gaps if fewer than ``SERIES``
+    kernels run, if the median gap is shorter than the median kernel, or if the gaps of usual length
+    take less than half of all gaps (or of the waits for the host).
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:

@@ -33,13 +33,13 @@ from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.ranks import FOUND
 from lstmprof.events.schema import KERAS_LAYER, PHASES
-from lstmprof.events.threads import ASKS
+from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: lstmprof names reads of values as the cause if the reads take at least this share of the step. It
-#: advises recording Python frames if waits take at least this share. Chosen by hand.
+#: If reads of values take at least this share of the step, they are named as the cause. If waits
+#: take at least this share, lstmprof advises to record Python frames. Chosen by hand.
 _MUCH = 0.2
 #: Names of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
@@ -97,12 +97,12 @@ def values_read(f: Finding) -> Match | None:
     if f.slow.device is not None:
         return _read_from_device(f)
     rows = {r["name"]: r["count"] / f.slow.steps for r in f.slow.rows("ops")}
-    read = [(rows[name], name) for name in ASKS if name in rows]
+    read = [(rows[name], name) for name in VALUE_READS if name in rows]
     if not read:
         return None
     times, name = max(read)
     loop = sum(c.ns for c in f.contributors if c.reading)
-    saves = sum(c.ns for c in f.contributors if c.name in ASKS or c.reading)
+    saves = sum(c.ns for c in f.contributors if c.name in VALUE_READS or c.reading)
     return Match(
         f"{name} runs {often(f.slow, times)}", saves, _READ_ONCE if 2 * loop > saves else ""
     )
@@ -319,7 +319,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return how long the diagnosed device waits for other ranks per step, in ns; 0 if unknown."""
+    """Return the ns per step in which the diagnosed device waits for other ranks; 0 if unknown."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 

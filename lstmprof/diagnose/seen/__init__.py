@@ -81,6 +81,7 @@ class Seen:
     asked_between: float = 0.0
     paths: Mapping[str, float] = field(default_factory=dict)
     keras_frames: bool = False
+    looping_ns: int = 0
     dense_tables: tuple[DenseTable, ...] = ()
     small: tuple[Small, ...] = ()
 
@@ -108,8 +109,8 @@ FACTS: tuple[Callable[[Lane], Any], ...] = (
     *(recurrent.indexed, recurrent.selected, recurrent.sliced, recurrent.packed),
     *(recurrent.one_by_one, recurrent.unrolled, recurrent.read_in_compiled),
     *(recurrent.looped_module, recurrent.peepholes, recurrent.asked_between, recurrent.paths),
-    *(recurrent.keras_frames, autograd.hooked, autograd.recomputed, autograd.scripted),
-    autograd.growing,
+    *(recurrent.keras_frames, recurrent.looping_ns, autograd.hooked, autograd.recomputed),
+    *(autograd.scripted, autograd.growing),
 )
 
 

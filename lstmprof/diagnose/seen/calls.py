@@ -25,7 +25,7 @@ from lstmprof.events.groups import Groups, inherited, own_time
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.events.threads import ASKS, runtime_state, thread_ids
+from lstmprof.events.threads import VALUE_READS, runtime_state, thread_ids
 
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
@@ -69,14 +69,14 @@ def programs(lane: Lane) -> tuple[Fact, ...]:
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
-    """Return the operators and functions that Python calls in TensorFlow, with their total time."""
+    """Return TensorFlow's operators and functions that Python calls, with their total time."""
     calls = lane.events_named(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
     return lane.by_name(rows, lane.events.dur_ns)
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
-    """Return the host time of calls of JAX programs and of TensorFlow's eager ops and functions.
+    """Return calls of JAX programs and of eager TensorFlow, with the host time of calling.
 
     A call's time is the dispatch and Python inside the call, and in the gap since the previous
     call. A gap does not count if it is longer than ``UNUSUAL`` times the median gap.
@@ -116,11 +116,11 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    return named & (lane.events.dur_ns > 0)  # only events with time in the clean step
+    return named & (lane.events.dur_ns > 0)  # without events that take no time in the clean step
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """Return the rows of the events ``chosen`` that no event of ``around`` encloses (two masks)."""
+    """Return the rows of those events of the mask ``chosen`` that none of ``around`` encloses."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
@@ -145,10 +145,10 @@ LONG_CALL_NS = 1_000_000
 #: A first call also loads or initialises something if it takes at least this many times as long as
 #: the median of the later calls.
 LONGER = 10
-#: ``LONGER`` for ops that compute on the CPU, whose time also depends on the size of their input,
-#: and for ops that only call other ops. Chosen by hand.
+#: The limit instead of ``LONGER`` for ops on the CPU, whose time also depends on their input's
+#: size, and for ops that only call other ops. Chosen by hand.
 MUCH_LONGER = 100
-#: Ops of PyTorch besides ``ASKS`` that may wait for the device or for other ranks.
+#: Ops of PyTorch besides ``VALUE_READS`` that may wait for the device or for other ranks.
 _MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
 
 
@@ -202,7 +202,7 @@ def delays(lane: Lane) -> Flags:
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield for each call name (rows of calls that load or initialise, median ns of other calls).
+    """Yield (rows of calls that load or initialise, median ns of the other calls) per call name.
 
     A call loads or initialises if its name says so, or if it is a first call that takes much longer
     than later calls. The first launch of each kernel is a first call, because it loads the kernel.
@@ -223,7 +223,7 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield (rows of unusually long first calls, median ns of later calls) for each op.
+    """Yield (rows of unusually long first calls, median ns of later calls) per op.
 
     Yield nothing for a profile with step markers, because its steps were warmed up. In a profile
     without markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution`` takes 74 ms on the
@@ -236,7 +236,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
     computes &= ~events.is_one_of("category", "other", "collective")
     counts = computes
     if framework(events) == "torch":
-        waits = events.where_name(lambda name: name in ASKS or _MAY_WAIT.match(name))
+        waits = events.where_name(lambda name: name in VALUE_READS or _MAY_WAIT.match(name))
         counts = ~waits & ~events.is_one_of("category", "collective")
     rows = np.flatnonzero(lane.rank & events.is_kind("op") & counts)
     if lane.marked or not len(rows):
@@ -271,7 +271,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
         first = np.union1d(first, rows[early])
     others = np.setdiff1d(rows, first)
     if not len(others) and _ALLOCATES.search(name):
-        others = first[1:]  # further allocations before the first kernel are work of the same kind
+        others = first[1:]  # other allocations before the first kernel show the usual time
     middle = upper_median(dur[others]) if len(others) else None
     if loads(name):
         long = np.ones(len(first), dtype=np.bool_)

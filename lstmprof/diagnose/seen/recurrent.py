@@ -30,7 +30,7 @@ from lstmprof.events.intervals import Flags
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
-from lstmprof.events.threads import ASKS, thread_ids
+from lstmprof.events.threads import VALUE_READS, thread_ids
 
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 #: Library ops for a whole layer.
@@ -64,7 +64,7 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells of the compiled call with most matmuls of the state.
+    """Return the cells in that call of compiled code which has most matmuls of the state h.
 
     Return None if no call has ``_LOOPED`` such matmuls.
 
@@ -119,7 +119,7 @@ def _cell_of(hidden: int, output: int) -> str | None:
 
 
 def packed(lane: Lane) -> tuple[Fact, ...]:
-    """Return the time of layers over packed sequences that run time step by time step.
+    """Return layers over packed sequences that run one time step at a time, with their time.
 
     The time includes the backward pass.
     """
@@ -144,7 +144,7 @@ def _step_by_step(lane: Lane) -> Flags:
 
 
 def one_by_one(lane: Lane) -> tuple[Fact, ...]:
-    """Return the layers that are called separately for each sequence, with their backward time."""
+    """Return layers that are called once per sequence, with forward and backward time."""
     codes, texts = lane.events.texts("shapes")
     rows = np.flatnonzero(lane.events_named(_LAYER.match) & (codes != NONE))
     shape_texts = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
@@ -225,7 +225,7 @@ _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 
 
 def indexed(lane: Lane) -> tuple[Fact, ...]:
-    """Return the time of indexing (``x[t]``): forward, backward, and the sums of the gradients."""
+    """Return the ops of indexing (``x[t]``) and of its gradients and their sums, with times."""
     events = lane.events
     roots = lane.events_named(_SELECTED.match)
     forward = events.rows_named("forward_id")[lane.inside(roots) != NONE]
@@ -234,9 +234,10 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return how often a step indexes tensors of one shape, counted by backward ops.
+    """Return how many times a step indexes tensors of one shape, counted by backward ops.
 
-    The result is the largest number of all steps and shapes; None if no shape was recorded.
+    If the numbers differ between steps or shapes, return the largest. Return None if no shape was
+    recorded.
     """
     events = lane.events
     codes = events.texts("shapes")[0]
@@ -252,7 +253,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of slices in the user's code; empty if fewer than 8 per step."""
+    """Return the backward passes of slices in the user's code; empty if under 8 run per step."""
     nodes = lane.events_named(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(
@@ -265,6 +266,8 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
     return () if few else lane.spent_in(nodes)
 
 
+#: Name of an op in a loop of a recurrent layer in TensorFlow; group 1 is the name of the loop.
+_LAYERS_LOOP = re.compile(r"(.*(?i:lstm|gru|rnn).*?/while(?:_\d+)?)/")
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
@@ -279,7 +282,8 @@ _PARALLEL_KERNELS = re.compile(
     r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
     r"|flashrnn|forward_scan|warpscan"
 )
-#: This many calls of one op in one call of a module are a loop over time steps. Chosen by hand.
+#: If a call of a module calls one op at least this often, the module loops over time steps. Chosen
+#: by hand.
 _LOOPED_OPS = 32
 
 
@@ -317,6 +321,26 @@ def paths(lane: Lane) -> dict[str, float]:
     return times
 
 
+def looping_ns(lane: Lane) -> int:
+    """Return the dispatch per step within loops of TensorFlow's recurrent layers, in ns.
+
+    A loop lasts from the start of its first op to the end of its last op in a step.
+    """
+    loops = [match and match[1] for match in map(_LAYERS_LOOP.match, lane.texts)]
+    kinds = {loop: number for number, loop in enumerate(loops) if loop}
+    loop_of = np.array([kinds.get(loop, NONE) for loop in loops], dtype=np.int64)[lane.names]
+    rows = np.flatnonzero(lane.here & lane.events.is_kind("op") & (loop_of != NONE))
+    if not len(rows):
+        return 0
+    runs = [rows[members] for members in Groups(loop_of[rows], lane.step[rows]).members()]
+    start = np.array([lane.events.start_ns[run].min() for run in runs], dtype=np.int64)
+    end = np.array([lane.events.end_ns[run].max() for run in runs], dtype=np.int64)
+    order = np.argsort(start)
+    until = np.maximum.accumulate(end[order])
+    since = np.maximum(start[order], np.append(start[order][:1], until[:-1]))
+    return int(lane.idle_within(("dispatch",), since, until).sum()) // lane.steps
+
+
 def keras_frames(lane: Lane) -> bool:
     """Return whether Python functions of Keras's recurrent layers were recorded."""
     return bool(lane.events_named(_FRAMES.match, "python").any())
@@ -329,7 +353,7 @@ ONE_CELL = re.compile(
 
 
 def peepholes(lane: Lane) -> float:
-    """Count the elementwise products per step of a (batch, hidden) and a (hidden,) tensor."""
+    """Return the number per step of elementwise products of (batch, hidden) with (hidden,)."""
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
@@ -337,16 +361,16 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Return the number of cells per step before which the thread read a value from a tensor.
+    """Return the number per step of cells before which the thread reads a value of a tensor.
 
-    Only values that are read between two cells count, so values that an optimizer reads do not.
+    A read counts only between two cells, so that the reads of an optimizer do not count.
     """
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)
     above = lane.parent[cells]
     cells = cells[~((above != NONE) & named[above])]
     ops = lane.here & lane.events.is_kind("op")
-    asks = np.flatnonzero(ops & lane.events.is_one_of("name", *ASKS))
+    asks = np.flatnonzero(ops & lane.events.is_one_of("name", *VALUE_READS))
     rows = np.concatenate([cells, asks])
     rows = rows[np.lexsort((lane.events.start_ns[rows], thread_ids(lane.events)[rows]))]
     is_cell = np.isin(rows, cells)
@@ -358,7 +382,7 @@ def asked_between(lane: Lane) -> float:
 
 
 def _is_broadcast(shapes: str) -> bool:
-    """Return whether an op's inputs include a matrix, and a vector as long as the matrix's rows."""
+    """Return whether an op's inputs include a matrix and a vector with the length of its rows."""
     inputs = [shape for shape in recorded_inputs(shapes) if isinstance(shape, list)]
     try:
         matrices = {shape[-1] for shape in inputs if len(shape) == 2 and shape[0] != 1}

@@ -13,7 +13,7 @@ from lstmprof.events.annotate.calls import direction, is_kernel_launch, launch_c
 from lstmprof.events.groups import Forest
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
+from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
 #: A gap is unusual if it is longer than this many times the median gap.
 UNUSUAL = 10
@@ -48,7 +48,7 @@ class Gaps:
 
 
 def gaps(lane: Lane) -> Gaps | None:
-    """Return the gaps before a device's kernels, without the first activity of each step.
+    """Return the gaps before a device's kernels; the first activity of a step has no gap.
 
     Return None for a host, and if there is no gap.
     """
@@ -74,7 +74,7 @@ def gaps(lane: Lane) -> Gaps | None:
 
 
 def blocking_launches(lane: Lane) -> float:
-    """Return the launches per step if nearly all return only after their kernel ended, else 0.
+    """Return the number of launches per step if nearly all wait until their kernel ends, else 0.
 
     A launch does not count as blocking if its kernel begins before the launch, because then the
     clocks of host and device differ.
@@ -90,7 +90,7 @@ def blocking_launches(lane: Lane) -> float:
 
 
 def blocking_calls(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls during which the lane waits.
+    """Return the blocking calls during which the lane waits, with the time of these waits.
 
     ``within`` is the op, range or Python function around the call.
     """
@@ -110,7 +110,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
     sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
     blocks = forest.beneath(sync.astype(np.int64)) > 0
     ops = lane.here & events.is_kind("op")
-    asks = ops & events.is_one_of("name", *ASKS)
+    asks = ops & events.is_one_of("name", *VALUE_READS)
     moved = events.ints("bytes", UNKNOWN)
     values = lane.rank & events.is_kind("memcpy") & (moved >= 0) & (moved <= _VALUE_BYTES)
     values &= events.where_name(lambda name: direction(name) == "DtoH")
@@ -122,7 +122,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Return a mask of the synchronisation with which PyTorch's profiler stops, if any.
+    """Return a mask of the one synchronisation with which PyTorch's profiler stops, if any.
 
     It is the last runtime call of the rank. It begins after the end of every op and other call. It
     is not inside a function with which the user synchronises.
@@ -159,7 +159,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls during which launched work did not start on an idle device."""
+    """Return the blocking calls during which launched work waited although the device was idle."""
     of = lane.intervals.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
     idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
@@ -201,7 +201,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return for each activity the wait of its stream that ended while the activity was queued.
+    """Return for each of ``rows`` the wait of its stream that ended while it was queued.
 
     The value is ``NONE`` if there is no such wait.
     """
@@ -241,14 +241,14 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
 
 
 def graph(lane: Lane) -> bool:
-    """Return whether CUDA graphs were launched, or activities name a graph node."""
+    """Return whether CUDA graphs ran: graph launches, or activities that name their graph node."""
     replayed = lane.events.column("graph_node_id").is_valid().to_numpy() & lane.activity
     launched = lane.calls() & lane.events.where_name(lambda name: "GraphLaunch" in name)
     return bool(replayed.any() or launched.any())
 
 
 def captured(lane: Lane) -> float:
-    """Return the kernel launches per step that ran nothing because a graph captured them."""
+    """Return the number of launches per step that ran no kernel, because a graph captured them."""
     events, thread = lane.events, thread_ids(lane.events)
     calls = launch_calls(events)
     launched = events.rows_named("launch_id")
@@ -264,7 +264,7 @@ def captured(lane: Lane) -> float:
 
 
 def captures(events: EventTable) -> tuple[Ints, Ints]:
-    """Return (rows of the calls that begin a capture, ends in ns), one per capture into a graph.
+    """Return one (row of the call that begins it, end in ns) per capture into a graph, as arrays.
 
     A capture ends when the next EndCapture call of the same thread returns, or else with the last
     event of the profile.

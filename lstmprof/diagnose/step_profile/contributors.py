@@ -56,7 +56,7 @@ PROFILER = "profiler"
 
 @dataclass(frozen=True)
 class Contributor:
-    """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
+    """Some time of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
     ``state`` and ``part`` have the values of the table ``ledger``. ``name`` is the name of the op
     or activity, None for time between ops. ``purpose`` is the category of the work for which the op
@@ -181,13 +181,13 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return for each interval whether the mask ``rows`` contains its event (``row``)."""
+    """Return for each interval whether its event (``row``) is in the mask ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
 def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return for each short interval of Python on a host the op that Python calls right after it.
+    """Return for each short interval of Python on a host the op that begins at its end.
 
     The value is ``NONE`` for all other intervals.
     """
@@ -207,7 +207,7 @@ def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return two arrays with one entry per event: purpose (code of a category), and ``tiny``."""
+    """Return for each event (code of the category that it serves, whether it is ``tiny``)."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -229,7 +229,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
-    """Return two masks of intervals: ops that compute on the CPU, and calls that enqueue work.
+    """Return two masks of intervals: those of ops on the CPU, and of calls that enqueue work.
 
     An op of a computing category computes on the CPU if the op is long and has neither runtime
     calls nor device work inside. The first mask is empty if the lane is a host.
@@ -258,16 +258,16 @@ def _calls(groups: Groups, row: Ints) -> Ints:
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
-#: Parts of idle time in which the host thread is in no runtime call.
+#: Parts of the breakdown: idle time in which the host thread is in no runtime call.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
 def lost_overhead_ns(
     events: EventTable, windows: Sequence[Window], rank: int | None, intervals: Intervals
 ) -> int:
-    """Return the idle time (ns per step) that may be due to profiler overhead of unknown threads.
+    """Return the idle ns per step that may be profiler overhead, recorded without a thread.
 
-    Kineto records CUPTI's overhead without a thread, so this time may be counted as an op's time.
+    Kineto records CUPTI's overhead without a thread, so lstmprof may count it as time of an op.
     """
     rows = events.rows_of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)

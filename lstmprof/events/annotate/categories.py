@@ -90,9 +90,9 @@ def _rules(events: EventTable, captured: bool) -> Codes:
     """Return for each event the number of the rule that decides its category, or ``NONE``."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
-    of_library = op_rules == _NUMBER[LIBRARY_OP]
-    within = events.mapped("name", _rule_of_library_op, _NUMBER[UNNAMED], _RULE, of_library)
-    rule = np.where(of_library, within, op_rules)
+    in_library = op_rules == _NUMBER[LIBRARY_OP]
+    within = events.mapped("name", _rule_of_library_op, _NUMBER[UNNAMED], _RULE, in_library)
+    rule = np.where(in_library, within, op_rules)
     kernels = np.flatnonzero(events.is_kind("kernel"))
     rule[kernels] = _kernel_rules(events, links, op_rules, kernels)
     copies, on_device = (
@@ -182,14 +182,17 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)
     rules = np.where(np.isin(by_kernel, _DECIDED), by_kernel, rules)
-    of_library = op_rules == _NUMBER[LIBRARY_OP]
-    within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
+    in_library = op_rules == _NUMBER[LIBRARY_OP]
+    within = events.mapped("name", _rule_of_library_op, NONE, _RULE, in_library)
     library = _around(links, np.where(within == _NUMBER[UNNAMED], NONE, within), rows)
     return np.where((rules == _NUMBER[UNNAMED]) & (library != NONE), library, rules)
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return the rule in ``candidates`` of each kernel's op, or of the nearest op around it."""
+    """Return the rule of each kernel's op or, if it has none, of the nearest op around with one.
+
+    ``candidates`` has the rule of each op, ``rows`` the kernels.
+    """
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 

@@ -98,7 +98,7 @@ def launches(events: EventTable) -> Ints:
 
 
 def captured_by(events: EventTable) -> Ints:
-    """Return for each activity of a CUDA graph the row of the call that the graph captured.
+    """Return for each activity of a CUDA graph the row of the call that was captured as its node.
 
     It is ``NONE`` if the profile does not record the capture.
     """
@@ -106,7 +106,7 @@ def captured_by(events: EventTable) -> Ints:
 
 
 def _calls_with(events: EventTable, number: Ints) -> Ints:
-    """Return for each activity the earliest runtime call of its rank with the same ``number``.
+    """Return for each activity the row of its rank's earliest runtime call with equal ``number``.
 
     If the profile names the process of an activity, the call must belong to that process, because
     these numbers are unique only within a process.
@@ -126,15 +126,15 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of ``among`` equal in all ``columns``, or ``NONE``."""
+    """Return for each of ``rows`` the first of ``among`` with equal ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
-    both = np.concatenate([among, rows])
-    order = np.lexsort([column[both] for column in columns])
-    changes = [column[both][order][1:] != column[both][order][:-1] for column in columns]
-    key = np.empty(len(both), dtype=np.int64)
+    all_rows = np.concatenate([among, rows])
+    order = np.lexsort([column[all_rows] for column in columns])
+    changes = [column[all_rows][order][1:] != column[all_rows][order][:-1] for column in columns]
+    key = np.empty(len(all_rows), dtype=np.int64)
     key[order] = np.append(0, np.cumsum(np.any(changes, axis=0)))
-    first = np.full(len(both), NONE, dtype=np.int64)
+    first = np.full(len(all_rows), NONE, dtype=np.int64)
     first[key[: len(among)][::-1]] = among[::-1]  # reversed: the first row remains
     return first[key[len(among) :]]
 
@@ -173,10 +173,10 @@ def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     """Return the phase of each event as an index into ``PHASES``, or ``NONE``.
 
     The first of these that is known decides: the name scope of the event itself (graph nodes of
-    TensorFlow, XLA ops); the nearest enclosing node with a scope, range named like a phase, or op
-    whose name shows the phase (autograd, MXNet, loops); for an activity, the phase of its launch;
-    for other host events, the phase range that was open on any thread of the rank when the event
-    started.
+    TensorFlow, XLA ops); the nearest enclosing event that shows a phase (a node with a scope, a
+    range named like a phase, an op of autograd, of MXNet or of a loop); for an activity, the phase
+    of its launch; for other host events, the phase range that was open on any thread of the rank
+    when the event started.
     """
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
@@ -196,9 +196,11 @@ def _named_phases(events: EventTable) -> Codes:
 
 
 def _phases_of_names(events: EventTable) -> Codes:
-    of_range = events.mapped("name", _range_phase, NONE, np.int8)
-    of_op = np.where(events.is_kind("op"), events.mapped("name", _op_phase, NONE, np.int8), NONE)
-    return np.where(events.is_kind("range"), of_range, of_op.astype(np.int8))
+    range_phases = events.mapped("name", _range_phase, NONE, np.int8)
+    op_phases = np.where(
+        events.is_kind("op"), events.mapped("name", _op_phase, NONE, np.int8), NONE
+    )
+    return np.where(events.is_kind("range"), range_phases, op_phases.astype(np.int8))
 
 
 def _op_phase(name: str) -> int:
@@ -248,7 +250,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase open on the rank, on any thread, when each host event began."""
+    """Return the innermost phase open on any thread of the rank when each host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -258,9 +260,9 @@ def _open_phases(events: EventTable) -> Codes:
     for number in np.unique(rank[is_range]):
         rows = nesting_order(events, np.flatnonzero(is_range & (rank == number)))
         open_then = foremost(start[rows], end[rows], np.arange(len(rows))[::-1])
-        asked = np.flatnonzero(on_host & (rank == number))
-        owner = open_then.owner_at(start[asked])
-        phase[asked] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
+        host_rows = np.flatnonzero(on_host & (rank == number))
+        owner = open_then.owner_at(start[host_rows])
+        phase[host_rows] = np.where(owner == NONE, NONE, named[rows[np.maximum(owner, 0)]])
     return phase
 
 

@@ -3,7 +3,8 @@
 Reads events with all derived columns. The counts are made once, when a run is written, so that
 later commands need not read millions of events. Events are counted in one table, or in its parts in
 order of time. A launch and its activity may be in different parts, so ``ActivityCounts`` finds the
-launches that have an activity first; calls that still run are remembered for the next part.
+launches with an activity before the count starts. Calls that still run are remembered for the next
+part.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Columns:
 
 
 class _Numbers:
-    """Numbers tuples of keys from 0 in order of first occurrence, across all parts of a table."""
+    """Gives each distinct tuple of keys one number, from 0 on, for all parts of a table."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -136,15 +137,20 @@ class Reading:
         """Return for each event whether its parent is a runtime call of this or an earlier part."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
-        here = (parent != NONE) & (local >= 0)
-        within = np.where(here, runtime[np.where(here, local, 0)], np.isin(parent, self._running))
+        in_part = (parent != NONE) & (local >= 0)
+        within = np.where(
+            in_part, runtime[np.where(in_part, local, 0)], np.isin(parent, self._running)
+        )
         calls = np.flatnonzero(runtime & (events.end_ns >= events.start_ns.max(initial=0)))
         self._running = np.append(self._running, calls + events.first_row)
         return np.asarray(within, dtype=np.bool_)
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return a number for each of ``rows``, equal for equal rank and ``columns``."""
+        """Return one number per event, equal for equal rank and ``columns``.
+
+        Events that are not in ``rows`` have ``NONE``.
+        """
         numbered = np.full(len(events), NONE, dtype=np.int64)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
         numbered[rows] = numbers.of(*keys)
@@ -153,9 +159,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """The counts of one process (named as in ``Recorded``), its steps, and its busy steps.
+    """The ``counts`` of one process by field name of ``Recorded``, and its step numbers.
 
-    Steps are step numbers; ``busy_steps`` have an activity.
+    ``busy_steps`` are the numbers of the steps with an activity.
     """
 
     counts: dict[str, int]
@@ -215,7 +221,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return activities without a launch, before the first with a launch on their stream."""
+        """Return the activities without a launch that precede all with a launch on their stream."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -231,20 +237,22 @@ class Tally:
         sums = {name: counts.tolist() for name, counts in self._sums.items()}
         length_ns = np.maximum(0, self._end_ns - np.minimum(self._first_ns, self._end_ns))
         lost, overlaps = self._lost.counts(), self._overlaps.counts()
-        every = []
+        process_counts = []
         for number in range(self._processes):
-            of_one = {name: counts[number] for name, counts in sums.items()}
-            launchable = of_one.get("activities", 0) - of_one.get("migrations", 0)
-            if of_one.get("unlaunched", 0) == launchable:
-                of_one["launched_before"] = 0
+            own = {name: counts[number] for name, counts in sums.items()}
+            launchable = own.get("activities", 0) - own.get("migrations", 0)
+            if own.get("unlaunched", 0) == launchable:
+                own["launched_before"] = 0
             counts = {
-                **of_one,
+                **own,
                 "length_ns": int(length_ns[number]),
                 **lost[number],
                 **overlaps[number],
             }
-            every.append(_ProcessCounts(counts, self._steps[number], self._busy_steps[number]))
-        return every
+            process_counts.append(
+                _ProcessCounts(counts, self._steps[number], self._busy_steps[number])
+            )
+        return process_counts
 
 
 def _late(processes: int) -> Ints:
@@ -262,7 +270,8 @@ def _counts(processes: Ints, count: int) -> Ints:
 class _Lost:
     """Counts kernel launches, and kernel launches without an activity.
 
-    The latter are counted in total, before the first and after the last launch with an activity.
+    Launches without an activity are counted in total, and separately before the first and after
+    the last launch with an activity.
     """
 
     def __init__(self, processes: int) -> None:
@@ -365,7 +374,7 @@ class _Overlaps:
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # The activity of each stream that ends last: stream, start, end and process number.
+        # For each stream, its activity that ends last: (streams, starts, ends, process numbers).
         self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(
@@ -400,8 +409,8 @@ class _Overlaps:
 
     def counts(self) -> list[dict[str, int]]:
         """Return the number and the time of overlaps of each process."""
-        both = zip(self._count.tolist(), self._ns.tolist(), strict=True)
-        return [{"overlaps": count, "overlap_ns": ns} for count, ns in both]
+        pairs = zip(self._count.tolist(), self._ns.tolist(), strict=True)
+        return [{"overlaps": count, "overlap_ns": ns} for count, ns in pairs]
 
 
 @dataclass(frozen=True)
@@ -471,16 +480,16 @@ def recorded(events: EventTable) -> tuple[Recorded, ...]:
     """Return the counts of each rank; ``events`` need all derived columns."""
     if isinstance(events, StoredEvents):
         return _counts_on_disk(events)
-    everything = Reading().columns(events)
+    columns = Reading().columns(events)
     return tuple(
         _rank_counts(
             rank,
             [
-                _count_process(everything.only(rows))
-                for rows in successive_processes(events, of_rank)
+                _count_process(columns.only(rows))
+                for rows in successive_processes(events, rank_rows)
             ],
         )
-        for rank, of_rank in ((rank, events.rows_of_rank(rank)) for rank in events.ranks())
+        for rank, rank_rows in ((rank, events.rows_of_rank(rank)) for rank in events.ranks())
     )
 
 
@@ -495,7 +504,7 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
-    """Count one batch at a time, or the whole table if processes ran one after the other."""
+    """Count one batch at a time; the whole table if a rank's processes ran one after the other."""
     # Imported here, because commands that read a stored run do not need the rules for categories.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 
@@ -513,10 +522,10 @@ def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
 def _rank_counts(rank: int | None, processes: list[_ProcessCounts]) -> Recorded:
     """Return the counts of a rank, whose ``processes`` ran one after the other."""
     counts: Counter[str] = Counter()
-    for of in processes:
-        counts.update(of.counts)
-    steps = set().union(*(of.steps for of in processes))
-    busy_steps = set().union(*(of.busy_steps for of in processes))
+    for process in processes:
+        counts.update(process.counts)
+    steps = set().union(*(process.steps for process in processes))
+    busy_steps = set().union(*(process.busy_steps for process in processes))
     bare = steps - busy_steps if steps & busy_steps else set()
     return Recorded(
         rank=rank,

@@ -74,11 +74,11 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
     marked = events.replaced(lambda part: {"kind": _marked_kinds(part, expression)})
     if marked.has_kind("step"):
         return marked
-    there: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for part in events.parts():
         codes, names = part.texts("name")
-        there.update(names[code] for code in codes[_host_ranges(part)].tolist())
-    frequent = ", ".join(f"'{name}'" for name, _ in there.most_common(_MOST_NAMED)) or "none"
+        counts.update(names[code] for code in codes[_host_ranges(part)].tolist())
+    frequent = ", ".join(f"'{name}'" for name, _ in counts.most_common(_MOST_NAMED)) or "none"
     raise UsageError(
         f"--step-range '{pattern}' matches no host range",
         f"the most frequent host ranges are {frequent}",
@@ -114,12 +114,12 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the outermost markers of the thread with the most markers, by time."""
+    """Return the rows of the outermost markers of the thread with the most markers, by time."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
-    most = np.bincount(thread[rows]).argmax()
-    rows = rows[thread[rows] == most]
+    busiest = np.bincount(thread[rows]).argmax()
+    rows = rows[thread[rows] == busiest]
     start, end = events.start_ns, events.end_ns
     rows = rows[np.lexsort((-end[rows], start[rows]))]
     reached = np.maximum.accumulate(end[rows])
@@ -145,9 +145,10 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return when the step of each marker ends; ``rows`` are all events of the process.
+    """Return the end in ns of each marker's step; ``rows`` are all events of the process.
 
-    In profiles that lstmprof ``captured``, a step ends with its marker, else at the next marker.
+    In profiles that lstmprof ``captured``, a step ends with its marker, in others when the next
+    marker starts.
     """
     ends = events.end_ns[markers]
     if not captured:
@@ -174,7 +175,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops, or else with the most runtime calls."""
+    """Return the thread number with the most ops or, without ops, with the most runtime calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -183,7 +184,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return for each of ``ranks`` (``UNKNOWN``: None) the number of windows with a step number."""
+    """Count the windows with a step number for each of ``ranks`` (``UNKNOWN`` for rank None)."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -197,15 +198,15 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
     has_launch = np.flatnonzero(launch >= 0)
     at[has_launch] = at[launch[has_launch]]
     step = np.full(len(events), -1, dtype=np.int64)
-    of_ranks: dict[int | None, list[Window]] = {}
+    by_rank: dict[int | None, list[Window]] = {}
     for window in step_windows:
         if window.step is not None:
-            of_ranks.setdefault(window.rank, []).append(window)
-    for rank in events.ranks() if of_ranks else ():
-        if rank in of_ranks:
+            by_rank.setdefault(window.rank, []).append(window)
+    for rank in events.ranks() if by_rank else ():
+        if rank in by_rank:
             rows = events.rows_of_rank(rank)
-            numbers = np.array([window.step for window in of_ranks[rank]], dtype=np.int64)
-            index = windows_at(at[rows], of_ranks[rank])
+            numbers = np.array([window.step for window in by_rank[rank]], dtype=np.int64)
+            index = windows_at(at[rows], by_rank[rank])
             step[rows] = np.where(index < 0, -1, numbers[index])
     return events.with_columns({"step": pa.array(step, mask=step < 0)})
 

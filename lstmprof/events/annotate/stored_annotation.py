@@ -57,9 +57,9 @@ def deciding_events(events: StoredEvents) -> EventTable:
         rank = part.ints("rank", UNKNOWN)[activities]
         turn = np.zeros(len(activities), dtype=np.int64)
         for number in np.unique(rank).tolist():
-            of_rank = rank == number
-            starts = part.start_ns[activities[of_rank]]
-            turn[of_rank] = np.searchsorted(begins.get(number, starts[:0]), starts, side="right")
+            in_rank = rank == number
+            starts = part.start_ns[activities[in_rank]]
+            turn[in_rank] = np.searchsorted(begins.get(number, starts[:0]), starts, side="right")
         rows = activities[_last_of_each(numbered(rank, turn), part.end_ns[activities])]
         chosen.append(part.take(np.sort(rows)).arrow)
     table = pa.concat_tables(chosen).unify_dictionaries()
@@ -75,7 +75,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the first position with the latest ``end_ns``."""
+    """Return for each key the position of its latest ``end_ns``, the first if several are equal."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -192,9 +192,9 @@ class _Joined:
         columns = (row, kind, rank, part.ints("pid", UNKNOWN), correlation, external)
         self._correlated.add(self._number(correlation[rows]), *(column[rows] for column in columns))
         unlinked = np.flatnonzero(activity & (correlation <= 0) & (external > 0))
-        self._ask_for_op(*(column[unlinked] for column in (row, kind, rank, external)))
+        self._add_external(*(column[unlinked] for column in (row, kind, rank, external)))
 
-    def _ask_for_op(self, rows: Ints, kinds: Ints, ranks: Ints, external: Ints) -> None:
+    def _add_external(self, rows: Ints, kinds: Ints, ranks: Ints, external: Ints) -> None:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
@@ -210,40 +210,42 @@ class _Joined:
     def _join_launches(self, number: int) -> None:
         row, kind, rank, pid, correlation, external = self._correlated.columns(number)
         ids = {"pid": pid, "correlation_id": correlation, "external_id": external}
-        few = _table(row, kind, rank, **ids)
-        launch = launches(few)
+        table = _table(row, kind, rank, **ids)
+        launch = launches(table)
         launched = launch != NONE
         self._move(row[launched], row[launch[launched]])
-        asks = few.is_kind(*ACTIVITY_KINDS) & ~launched & (external > 0) & (external != correlation)
-        self._ask_for_op(row[asks], kind[asks], rank[asks], external[asks])
+        unlinked = (
+            table.is_kind(*ACTIVITY_KINDS) & ~launched & (external > 0) & (external != correlation)
+        )
+        self._add_external(row[unlinked], kind[unlinked], rank[unlinked], external[unlinked])
 
     def _join_named_ops(self) -> None:
         for part in self._events.parts(("event_id", "kind", "rank", "external_id")):
             external, rank = (part.ints(name, UNKNOWN) for name in ("external_id", "rank"))
             rows = np.flatnonzero(part.is_kind("op") & (external > 0))
             kinds = np.full(len(rows), _KIND["op"])
-            self._ask_for_op(part.ints("event_id", NONE)[rows], kinds, rank[rows], external[rows])
+            self._add_external(part.ints("event_id", NONE)[rows], kinds, rank[rows], external[rows])
         for number in sorted(self._external.numbers):
             columns = self._external.columns(number)
             order = np.argsort(columns[0])
             row, kind, rank, external = (column[order] for column in columns)
-            few = _table(row, kind, rank, external_id=external)
-            op = ops_by_external_id(few, few.is_kind("op"), np.full(len(row), NONE))
+            table = _table(row, kind, rank, external_id=external)
+            op = ops_by_external_id(table, table.is_kind("op"), np.full(len(row), NONE))
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
         """Record that the events ``rows`` are guests in the batches of ``to_rows``."""
-        own, other = self._events.batch_of(rows), self._events.batch_of(to_rows)
-        moves = own != other
+        own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
+        moves = own != target
         self.leavers.add(own[moves], rows[moves])
-        self.guests.add(other[moves], rows[moves])
+        self.guests.add(target[moves], rows[moves])
 
     def _join_forwards(self, number: int) -> None:
         row, rank, sequence, thread, start_ns = self._numbered.columns(number)
         kind = np.full(len(row), _KIND["op"])
         ids = {"sequence_number": sequence, "forward_thread": thread}
-        few = _table(row, kind, rank, start_ns, **ids)
-        forward = forwards(few)
+        table = _table(row, kind, rank, start_ns, **ids)
+        forward = forwards(table)
         backward = np.flatnonzero(forward != NONE)
         rows = row[backward]
         self.forward.add(self._events.batch_of(rows), rows, row[forward[backward]])
@@ -262,8 +264,8 @@ def _table(
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
-    given = {**times, "rank": rank, **columns}
-    arrays = {name: pa.array(v, mask=v == UNKNOWN) for name, v in given.items()}
+    filled = {**times, "rank": rank, **columns}
+    arrays = {name: pa.array(v, mask=v == UNKNOWN) for name, v in filled.items()}
     optional = dict.fromkeys(("pid", "correlation_id"), nulls)
     return EventTable(pa.table({"event_id": row, "kind": kinds, **optional, **arrays}))
 
@@ -313,7 +315,7 @@ class _Derived:
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
-        self._of_guests = Partitions(events.folder.new("parts"), 1 + len(_DERIVED))
+        self._guests = Partitions(events.folder.new("parts"), 1 + len(_DERIVED))
         self._own: list[Path] = []
         self._texts: dict[str, list[str]] = {}
 
@@ -329,13 +331,14 @@ class _Derived:
         guests = np.flatnonzero(~is_own & derived.is_kind(*ACTIVITY_KINDS))
         rows = piece.rows[guests]
         batches = self._events.batch_of(rows)
-        self._of_guests.add(batches, rows, *(column[guests] for column in values))
+        self._guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
         """Return the derived column ``name`` of a batch as integers.
 
-        A link is the linked event's row in the whole table, and a text is an index into
-        ``self._texts``. Other columns keep their values; null is ``NONE``.
+        ``rows`` are the batch's rows in the whole table. A link becomes the linked event's row
+        there, and a text an index into ``self._texts``. Other columns keep their values; null is
+        ``NONE``.
         """
         if name in _TEXTS:
             codes, texts = derived.texts(name)
@@ -352,8 +355,8 @@ class _Derived:
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}
             values["forward_id"] = np.full(batch.rows, NONE, dtype=np.int64)
-            rows, *of_guests = self._of_guests.columns(number)
-            for name, column in zip(_DERIVED, of_guests, strict=True):
+            rows, *guests = self._guests.columns(number)
+            for name, column in zip(_DERIVED, guests, strict=True):
                 values[name][rows - batch.first] = column
             rows, forward_rows = forward.columns(number)
             values["forward_id"][rows - batch.first] = forward_rows

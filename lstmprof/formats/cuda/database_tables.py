@@ -59,15 +59,15 @@ class Database:
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
         """Return columns; ``UNKNOWN`` where a column is missing or a value is not an integer."""
         chunks = list(self.int_chunks(table, *names))
-        nothing = np.empty(0, np.int64)
-        return {name: np.concatenate([nothing, *(read[name] for read in chunks)]) for name in names}
+        empty = np.empty(0, np.int64)
+        return {name: np.concatenate([empty, *(read[name] for read in chunks)]) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
         """Return a column of texts: None if a value is no text; empty if the column is missing."""
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
-        """Return {integer in column ``key``: text in column ``value``}; empty without a column."""
+        """Return {integer in column ``key``: text in column ``value``}; empty if one is missing."""
         if not {key, value} <= self.columns.get(table, frozenset()):
             return {}
         keys = self.ints(table, key)[key].tolist()
@@ -101,10 +101,10 @@ class Database:
             yield pa.array(chunk, pa.string())
 
     def _within(self, query: str) -> Iterator[str | None]:
-        left = self.most_rows * _MIN_ROW_BYTES
+        room = self.most_rows * _MIN_ROW_BYTES
         for (text,) in self.connection.execute(query):
-            left -= len(text or "")
-            if left < 0:
+            room -= len(text or "")
+            if room < 0:
                 raise sqlite3.DatabaseError("references to texts exceed the file's size")
             yield text
 
@@ -132,10 +132,10 @@ class Database:
         self, columns: frozenset[str], names: tuple[str, ...], source: str
     ) -> Iterator[dict[str, Ints]]:
         present = [name for name in names if name in columns]
-        asked = present or sorted(columns)[:1]
+        chosen = present or sorted(columns)[:1]
         exact = ", ".join(
             f"CASE WHEN typeof({quoted(n)}) = 'integer' THEN {quoted(n)} ELSE :value END"
-            for n in asked
+            for n in chosen
         )
         for rows in self._chunks(source, exact, UNKNOWN):
             chunk = np.array(rows, np.int64)
@@ -144,7 +144,7 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts like ``int_chunks``; other values are null."""
+        """Yield a column of texts, some rows at a time; values of other types are null."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
@@ -162,10 +162,10 @@ class Database:
         # 3.12.3.
         query = f"SELECT {exact} FROM {source}"
         cursor = self.connection.execute(query, {"value": value})
-        left = self.most_rows
+        room = self.most_rows
         while rows := cursor.fetchmany(_CHUNK_ROWS):
-            left -= len(rows)
-            if left < 0:
+            room -= len(rows)
+            if room < 0:
                 raise sqlite3.DatabaseError(f"{source} has more rows than fit into the file")
             yield rows
 
@@ -181,7 +181,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the table names of a database; if damaged, the ``wanted`` names in its bytes."""
+    """Return a database's table names; if it is damaged, the ``wanted`` names in its bytes."""
     if not is_sqlite(raw):
         return set()
     try:

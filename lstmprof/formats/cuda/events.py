@@ -70,7 +70,7 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
 
 
 def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
-    """Return the number of each key in ``numbers``; ``UNKNOWN`` if it has none."""
+    """Return ``numbers[key]`` for each of ``keys``; ``UNKNOWN`` for a key that is missing there."""
     distinct, codes = np.unique(keys, return_inverse=True)
     return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
 
@@ -91,15 +91,15 @@ def launch_configs(
 
 def cupti_launch_config(*numbers: int) -> str | None:
     """Return the launch configuration in the columns ``LAUNCH_COLUMNS`` of one kernel."""
-    known = [None if number == UNKNOWN else number for number in numbers]
-    *sizes, registers, static, dynamic = known
-    both = None if static is None or dynamic is None else static + dynamic
+    values = [None if number == UNKNOWN else number for number in numbers]
+    *sizes, registers, static, dynamic = values
+    shared = None if static is None or dynamic is None else static + dynamic
     return launch_config.text(
         {
             "grid": None if None in sizes[:3] else sizes[:3],
             "block": None if None in sizes[3:] else sizes[3:],
             "registers": registers,
-            "shared_bytes": both,
+            "shared_bytes": shared,
             "dynamic_shared_bytes": dynamic,
         }
     )

@@ -81,7 +81,7 @@ def _metric_names(database: Database) -> dict[_Metric, str]:
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _MEMORY_COLUMNS = ("start", "globalPid", "deviceId", "bytes", "memKind", "memoryOperationType")
 _ALLOCATION, _FREE = 0, 1
-_OF_HOST = (0, 1)  # pageable, pinned
+_HOST_KINDS = (0, 1)  # pageable, pinned
 
 
 def add_memory(
@@ -94,22 +94,22 @@ def add_memory(
     """
     if _MEMORY not in database.columns:
         return 0
-    odd = 0
+    incomplete = 0
     for read in database.int_chunks(_MEMORY, *_MEMORY_COLUMNS):
         start, size, operation = read["start"], read["bytes"], read["memoryOperationType"]
         complete = (np.abs(start) <= rows.MAX_NS) & (start != UNKNOWN) & (size >= 0)
         complete &= np.isin(operation, (_ALLOCATION, _FREE))
-        odd += int((~complete).sum())
+        incomplete += int((~complete).sum())
         if complete.any():
-            some = {name: values[complete] for name, values in read.items()}
-            collected.add(_changes(some, renumbered))
-    return odd
+            complete_rows = {name: values[complete] for name, values in read.items()}
+            collected.add(_changes(complete_rows, renumbered))
+    return incomplete
 
 
 def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> pa.Table:
     pid = np.where(read["globalPid"] == UNKNOWN, 0, positive(read["globalPid"] >> 24 & 0xFFFFFF))
     placed = renumbered(Batch({"pid": pid, "device": natural(read["deviceId"])}, {})).ints
-    on_host = np.isin(read["memKind"], _OF_HOST)
+    on_host = np.isin(read["memKind"], _HOST_KINDS)
     sign = np.where(read["memoryOperationType"] == _FREE, -1.0, 1.0)
     return values_table(
         time_ns=read["start"],
@@ -166,11 +166,11 @@ def read(raw: RawFile) -> Profile:
 def _read_report(raw: RawFile) -> Profile:
     tool = shutil.which("nsys")
     if tool is None:
-        what = "is an Nsight Systems report, and nsys, which must export it, is not on the PATH"
-        raise ForeignFileError(raw.path, what, _BY_HAND)
-    with raw.on_disk() as given, temporary_folder() as folder:
+        fault = "is an Nsight Systems report, and nsys, which must export it, is not on the PATH"
+        raise ForeignFileError(raw.path, fault, _BY_HAND)
+    with raw.on_disk() as original, temporary_folder() as folder:
         report, database = folder / "report.nsys-rep", folder / "report.sqlite"
-        report.symlink_to(given.resolve())  # nsys recognises reports by their ending
+        report.symlink_to(original.resolve())  # nsys recognises reports by their ending
         done = subprocess.run(
             export_command(tool, report, database),
             stdin=subprocess.DEVNULL,
@@ -199,7 +199,7 @@ def _read_export(raw: RawFile) -> Profile:
         started_ns = _started_ns(database)
         counted = Collected()
         odd = add_memory(database, devices.renumbered, counted)
-        unplaced = add_gpu_metrics(database, devices.of_gpus, counted)
+        unplaced = add_gpu_metrics(database, devices.by_gpu, counted)
         origin_ns = recorded.origin_ns
         if origin_ns is None or recorded.columns is None:
             why = f" ({complaints[0]})" if complaints else ""

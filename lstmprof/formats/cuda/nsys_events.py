@@ -42,14 +42,14 @@ from lstmprof.formats.cuda.names import (
 _Value = TypeVar("_Value")
 
 _GPUS, _DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
-_OF_GPU = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
+_GPU_COLUMNS = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
 
 
 @dataclass(frozen=True)
 class Devices:
     """The GPUs of an export: ``names`` and ``facts`` by device number.
 
-    ``of_gpus`` maps Nsight's GPU numbers to device numbers. ``deviceId`` in the tables is CUDA's
+    ``by_gpu`` maps Nsight's GPU numbers to device numbers. ``deviceId`` in the tables is CUDA's
     number within a process: with CUDA_VISIBLE_DEVICES, device 0 of two processes may be two GPUs.
     In that case ``gpus`` maps (pid, deviceId) to device numbers, from ``TARGET_INFO_CUDA_DEVICE``
     (since 2024); otherwise it is empty.
@@ -58,7 +58,7 @@ class Devices:
     names: Mapping[int, str]
     facts: Mapping[int, DeviceFacts]
     gpus: Mapping[tuple[int, int], int]
-    of_gpus: Mapping[int, int]
+    by_gpu: Mapping[int, int]
 
     def renumbered(self, batch: Batch) -> Batch:
         """Return ``batch`` with its device numbers replaced by the numbers in ``gpus``."""
@@ -74,7 +74,7 @@ def devices_of(database: Database) -> Devices:
     """Return an export's devices; names may be missing."""
     listed = database.strings(_GPUS, "id", "name")
     gpu_names = {number: name for number, name in listed.items() if number >= 0}
-    facts = device_facts(database, _GPUS, _OF_GPU)
+    facts = device_facts(database, _GPUS, _GPU_COLUMNS)
     if _DEVICES not in database.columns:
         ordinals = _ordinals(database)
         return _placed_once(ordinals, gpu_names, facts)
@@ -90,13 +90,13 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices of a profile in which processes have the same GPU per CUDA number."""
-    of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
-    return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
+    """Return the devices of a profile in which a CUDA number is the same GPU in all processes."""
+    by_gpu = {gpu: number for number, gpu in gpus.items() if number >= 0}
+    return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, by_gpu)
 
 
-def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Value]) -> dict[int, _Value]:
-    return {n: of_gpus[gpu] for n, gpu in gpus.items() if gpu in of_gpus and n >= 0}
+def _by_number(gpus: Mapping[int, int], by_gpu: Mapping[int, _Value]) -> dict[int, _Value]:
+    return {n: by_gpu[gpu] for n, gpu in gpus.items() if gpu in by_gpu and n >= 0}
 
 
 def _ordinals(database: Database) -> dict[int, int]:
@@ -140,7 +140,7 @@ _NODES = "CUDA_GRAPH_NODE_EVENTS"
 
 
 class GraphNodes:
-    """The nodes of CUDA graphs: the call that captured each, and the node that it was cloned from.
+    """The nodes of CUDA graphs: for each node the call that captured it, and the node it clones.
 
     ``CUDA_GRAPH_NODE_EVENTS`` (``--cuda-graph-trace=node``) has the creation of each node. If a
     stream is captured, a node is created inside the launch call. ``cudaGraphInstantiate`` clones
@@ -164,8 +164,8 @@ class GraphNodes:
         self._originals = dict(zip(clones, original[is_clone].tolist(), strict=True))
         made = np.flatnonzero((node != UNKNOWN) & ~is_clone & (read["globalTid"] != UNKNOWN))
         made = made[np.argsort(read["start"][made], kind="stable")]
-        for thread, here in _by_thread(placed, made):
-            self._made[thread] = read["start"][here], node[here]
+        for thread, own in _by_thread(placed, made):
+            self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
         """Return ``calls``; launches in which exactly one node was made have ``graph_node_id``."""
@@ -175,13 +175,13 @@ class GraphNodes:
         launching = pa.array([is_launch(text) for text in name.dictionary.to_pylist()])
         launches = np.asarray(launching.take(name.indices).fill_null(False))
         captured = np.full(len(calls), UNKNOWN, np.int64)
-        for thread, here in _by_thread(calls.ints, np.flatnonzero(launches)):
+        for thread, own in _by_thread(calls.ints, np.flatnonzero(launches)):
             if thread in self._made:
                 starts, nodes = self._made[thread]
-                first = np.searchsorted(starts, calls.ints["start_ns"][here], "left")
-                last = np.searchsorted(starts, calls.ints["end_ns"][here], "right")
-                one = last - first == 1
-                captured[here[one]] = nodes[first[one]]
+                first = np.searchsorted(starts, calls.ints["start_ns"][own], "left")
+                last = np.searchsorted(starts, calls.ints["end_ns"][own], "right")
+                single = last - first == 1
+                captured[own[single]] = nodes[first[single]]
         return calls.with_ints(graph_node_id=captured)
 
     def originals(self, busy: Batch) -> Batch:
@@ -190,8 +190,10 @@ class GraphNodes:
             return busy
         pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
         pairs, codes = np.unique(pair, axis=1, return_inverse=True)
-        found = np.array([self._original(pid, node) for pid, node in pairs.T.tolist()], np.int64)
-        return busy.with_ints(graph_node_id=found[codes.reshape(-1)])
+        originals = np.array(
+            [self._original(pid, node) for pid, node in pairs.T.tolist()], np.int64
+        )
+        return busy.with_ints(graph_node_id=originals[codes.reshape(-1)])
 
     def _original(self, pid: int, node: int) -> int:
         seen = {node}
@@ -205,8 +207,8 @@ class GraphNodes:
 def _by_thread(ints: Mapping[str, Ints], rows: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
     """Yield ((pid, tid), the ``rows`` of this thread in their order) for each thread."""
     for members in Groups(ints["pid"][rows], ints["tid"][rows]).members() if len(rows) else ():
-        here = rows[members]
-        yield (int(ints["pid"][here[0]]), int(ints["tid"][here[0]])), here
+        own = rows[members]
+        yield (int(ints["pid"][own[0]]), int(ints["tid"][own[0]])), own
 
 
 _KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -219,7 +221,7 @@ _ACTIVITIES = {
 _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
-_RANGES, _OF_RANGE = "NVTX_EVENTS", ("start", "end", "eventType")
+_RANGES, _RANGE_COLUMNS = "NVTX_EVENTS", ("start", "end", "eventType")
 #: Columns with a kernel's name, best first: the whole signature, the short name, the mangled name.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _COLUMNS_OF_KIND = {
@@ -230,7 +232,7 @@ _COLUMNS_OF_KIND = {
 _EVENT_COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 #: Names of overheads that CUDA also has without a profiler (marked ``(CUDA)`` in
 #: ENUM_CUPTI_OVERHEAD_TYPE).
-_OF_CUDA = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
+_CUDA_OVERHEADS = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
     ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
 )
@@ -261,11 +263,11 @@ def events_of(database: Database, devices: Devices) -> CudaEvents:
 
 def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Yield kernels, whole CUDA graphs, copies and memsets."""
-    known = np.array(list(strings), np.int64)
+    text_ids = np.array(list(strings), np.int64)
     for table, kind in _ACTIVITIES.items():
         if table in database.columns:
             for read in database.int_chunks(table, *_EVENT_COLUMNS, *_COLUMNS_OF_KIND[kind]):
-                yield _activity(read, table, _first_present(read, known), strings)
+                yield _activity(read, table, _first_present(read, text_ids), strings)
 
 
 def _activity(
@@ -341,7 +343,7 @@ def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
             kind = named(
                 read["nameId"],
-                lambda key: "runtime" if strings.get(key) in _OF_CUDA else "overhead",
+                lambda key: "runtime" if strings.get(key) in _CUDA_OVERHEADS else "overhead",
             )
             name = named(read["nameId"], lambda key: strings.get(key, _UNNAMED))
             yield Batch(_threaded(read), {"kind": kind, "name": name})
@@ -353,7 +355,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
         return
     types = _range_types(database)
     own_texts = database.text_chunks(_RANGES, "text")
-    for read in database.int_chunks(_RANGES, *_OF_RANGE, "globalTid", "textId"):
+    for read in database.int_chunks(_RANGES, *_RANGE_COLUMNS, "globalTid", "textId"):
         text = named(read["textId"], strings.get).cast(pa.string())
         if "text" in database.columns[_RANGES]:
             text = pc.coalesce(next(own_texts), text)
@@ -364,7 +366,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 def _range_times(database: Database) -> Iterator[Batch]:
     if _RANGES in database.columns:
         types = _range_types(database)
-        for read in database.int_chunks(_RANGES, *_OF_RANGE):
+        for read in database.int_chunks(_RANGES, *_RANGE_COLUMNS):
             times = {"start_ns": read["start"], "end_ns": read["end"]}
             yield Batch(times, {}).only(_is_range(read, types))
 
@@ -372,8 +374,8 @@ def _range_times(database: Database) -> Iterator[Batch]:
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
     """Return a mask of the events that are ranges, by type or, if it is unknown, by their end."""
     type_ = read["eventType"]
-    of_type = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
-    return np.asarray(of_type & (read["start"] != UNKNOWN), dtype=np.bool_)
+    is_range = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
+    return np.asarray(is_range & (read["start"] != UNKNOWN), dtype=np.bool_)
 
 
 def _range_types(database: Database) -> list[int]:

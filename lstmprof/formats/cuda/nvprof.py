@@ -52,7 +52,7 @@ _NEXT_STEP = "profile with nvprof -o FILE python …, or with nsys profile --tra
 _KERNELS = ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL")
 _STRINGS = "StringTable"
 _DEVICES = "CUPTI_ACTIVITY_KIND_DEVICE"
-_OF_DEVICE = (
+_DEVICE_COLUMNS = (
     *("computeCapabilityMajor", "computeCapabilityMinor"),
     *("numMultiprocessors", "numThreadsPerWarp"),
 )
@@ -89,7 +89,7 @@ def read(raw: RawFile) -> Profile:
         strings = database.strings(_STRINGS, "_id_", "value")
         recorded = _events(database, strings)
         device_names = _device_names(database, strings)
-        facts = device_facts(database, _DEVICES, _OF_DEVICE)
+        facts = device_facts(database, _DEVICES, _DEVICE_COLUMNS)
         versions = database.ints("Version", "version") if "Version" in database.columns else {}
     origin_ns = recorded.origin_ns
     if origin_ns is None or recorded.columns is None:
@@ -135,8 +135,8 @@ def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batc
 
 def _activity(database: Database, table: str, kind: str, strings: Mapping[int, str]) -> Batch:
     kinds = ("copyKind", "srcKind", "dstKind", "memoryKind")
-    of_launch = LAUNCH_COLUMNS if kind == "kernel" else ()
-    read = database.ints(table, *_EVENT_COLUMNS, "name", "bytes", *kinds, *of_launch)
+    launch_columns = LAUNCH_COLUMNS if kind == "kernel" else ()
+    read = database.ints(table, *_EVENT_COLUMNS, "name", "bytes", *kinds, *launch_columns)
     if kind == "kernel":
         name = named(read["name"], lambda key: strings.get(key, _UNNAMED))
     elif kind == "memcpy":
@@ -246,7 +246,7 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return times, pid and tid, which is the (perhaps signed) lower half of a pthread_t."""
+    """Return times, pid and tid. The tid is the (perhaps signed) lower half of a pthread_t."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],

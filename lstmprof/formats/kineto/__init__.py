@@ -74,14 +74,14 @@ def read(raw: RawFile) -> Profile:
         ProfileError: the trace has no event with a duration.
     """
     header = raw.json if isinstance(raw.json, dict) else {}
-    intervals, found, left_out = found_rows(trace_events(raw.json) or ())
+    intervals, counts, left_out = decoded_rows(trace_events(raw.json) or ())
     if not intervals:
         raise ProfileError(
             raw.path,
             "the trace has no event with a duration; nothing was recorded",
             "run some steps inside the profiler, then export",
         )
-    beside = Counters.of([table_of(found)])
+    beside = Counters.of([table_of(counts)])
     return profile(header, rows.columns(intervals), left_out, beside)
 
 
@@ -104,7 +104,7 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """Return the profile of these columns (one row or more), with times as in the file."""
+    """Return the profile of ``columns`` (one row or more), whose times are as in the file."""
     origin_ns = rows.first_ns(columns)
     devices = _device_names(header)
     distributed = as_object(header.get("distributedInfo"))
@@ -120,7 +120,7 @@ def profile(
     metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in left_out.spans]
     return Profile(
         format="kineto",
-        base_ns=_base_ns(header, origin_ns),
+        base_ns=rows.base_ns(origin_ns, rows.positive(header.get("baseTimeNanoseconds"))),
         events=events,
         counters=counters.shifted(-origin_ns, rank),
         device_names={number: name for number, name in devices.items() if name},
@@ -141,10 +141,10 @@ def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
     return sorted({size for size in map(rows.positive, sizes) if size is not None})
 
 
-def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
+def decoded_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
     """Return (rows, counter values, what was left out) for the decoded ``events``."""
     intervals: list[Row] = []
-    found: list[Count] = []
+    values: list[Count] = []
     left_out = LeftOut()
     for event in events:
         if not isinstance(event, dict):
@@ -154,7 +154,7 @@ def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
             if isinstance(read, str):
                 left_out.dropped[read] += 1
             else:
-                found += read
+                values += read
             continue
         timed = interval(event)
         category = str(event.get("cat")).lower()
@@ -166,7 +166,7 @@ def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
             intervals.append(row(event, *timed))
             if kind(category, "") is None:
                 left_out.unknown[category] += 1
-    return intervals, found, left_out
+    return intervals, values, left_out
 
 
 def _left_out(left_out: LeftOut) -> list[str]:
@@ -175,13 +175,6 @@ def _left_out(left_out: LeftOut) -> list[str]:
         f"{n:,} events of unknown category '{one_line(c)[:40]}' are treated as ranges"
         for c, n in left_out.unknown.most_common(_MAX_LOGGED)
     ]
-
-
-def _base_ns(header: Mapping[str, Any], origin_ns: int) -> int | None:
-    if rows.date_ns(origin_ns) is not None:
-        return origin_ns
-    base_ns = rows.positive(header.get("baseTimeNanoseconds"))
-    return None if base_ns is None else rows.positive(base_ns + origin_ns)
 
 
 def _device_names(header: Mapping[str, Any]) -> dict[int, str]:

@@ -199,9 +199,9 @@ def launched_with(
 
     If ``registers`` is missing, the arguments are ROCm's. ROCm's grid counts blocks or threads,
     depending on the call that launched the kernel, so the grid is left out. ``collective`` is the
-    name of the collective that the kernel belongs to. ``message`` is its number of elements that go
-    in and that come out, their type, the number of ranks, and the name and the description of the
-    process group.
+    name of the collective that the kernel belongs to. ``message`` describes the collective: the
+    number of elements that go in, the number that come out, their type, the number of ranks, and
+    the name and the description of the process group.
     """
     if block is None:
         return None
@@ -232,11 +232,11 @@ def _message(
 ) -> dict[str, object]:
     """Return the fields that a collective adds to a kernel's launch configuration."""
     elements = [rows.natural(inputs), rows.natural(outputs)]
-    each = element_bytes(dtype)
-    known = each is not None and None not in elements
+    element_size = element_bytes(dtype)
+    complete = element_size is not None and None not in elements
     return {
         "operation": collective,
-        "message_bytes": max(n or 0 for n in elements) * (each or 0) if known else None,
+        "message_bytes": max(n or 0 for n in elements) * (element_size or 0) if complete else None,
         "group_size": rows.int64(ranks),
         "process_group": _group(group, about),
     }
@@ -301,13 +301,13 @@ def _memory(time_ns: int, pid: int | None, args: dict[str, Any]) -> list[Count] 
     on_host = device_type == _HOST or (device_type is None and device is None)
     if not on_host and device is None:
         return "they name no device"
-    found = []
+    values = []
     for key, name in _SIZES.items():
         size = rows.int64(args.get(key))
         if size is None or (name != CHANGE and size < 0) or (name == RESERVED and on_host):
             continue
-        found.append(Count(time_ns, pid, None if on_host else device, name, BYTES, float(size)))
-    return found
+        values.append(Count(time_ns, pid, None if on_host else device, name, BYTES, float(size)))
+    return values
 
 
 def _series(time_ns: int, pid: int | None, name: str, args: dict[str, Any]) -> list[Count]:

@@ -47,7 +47,7 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
 #: Number of lists whose parsed form is cached; lists of ``_SHORT_BYTES`` or more are not cached.
-_REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
+_CACHED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Piece:
     columns: pa.Table | Path
     rows: int
     left_out: kineto.LeftOut
-    categories: frozenset[str]  # in lower case, of all events with a duration at least
+    categories: frozenset[str]  # in lower case; of at least all events with a duration
     counters: pa.Table | Path | None = None
 
 
@@ -114,7 +114,7 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
         listed = json_document(label, b"[" + text + b"]")
     except ProfileError:
         return None
-    intervals, counts, left_out = kineto.found_rows(listed)
+    intervals, counts, left_out = kineto.decoded_rows(listed)
     categories = frozenset(str(e.get("cat")).lower() for e in listed if isinstance(e, dict))
     columns = rows.columns(intervals) if intervals else pa.table({})
     beside = table_of(counts) if counts else None
@@ -150,7 +150,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the counters' values, read by columns if all are memory counters, or None."""
+    """Return the values of all counters, or None; memory counters alone are read by columns."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -164,7 +164,7 @@ def _counters(records: Records) -> pa.Table | None:
 
 
 def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
-    found: list[Count] = []
+    values: list[Count] = []
     for event in events:
         phase = COUNTER if type(event) is Counter else INSTANT
         raws = {name: bytes(getattr(event, name)) for name in ("ts", "args")}
@@ -172,8 +172,8 @@ def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
         read = counts({"ph": phase, "name": event.name, "pid": event.pid, **written})
         if isinstance(read, str):
             raise OddError  # reading row by row counts such events as omitted
-        found += read
-    return table_of(found) if found else None
+        values += read
+    return table_of(values) if values else None
 
 
 def _pids(written: Sequence[int | str]) -> Ints:
@@ -211,7 +211,7 @@ def _launches(records: Records, where: Flags) -> pa.DictionaryArray:
     return _texts(np.where(where, codes, NO_LAUNCH), [_launched_with(*value) for value in values])
 
 
-_launched_with = lru_cache(_REMEMBERED_LISTS)(event_fields.launched_with)
+_launched_with = lru_cache(_CACHED_LISTS)(event_fields.launched_with)
 
 
 def _on_device(records: Records, where: Flags) -> dict[str, pa.Array]:
@@ -274,7 +274,7 @@ def _list(raw: bytes) -> str | None:
     return event_fields.json_list(json_value(raw)) if raw else None
 
 
-_short_list = lru_cache(_REMEMBERED_LISTS)(_list)
+_short_list = lru_cache(_CACHED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:

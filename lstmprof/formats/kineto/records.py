@@ -130,7 +130,7 @@ _LAUNCHED_WITH = (
     *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
 )
 #: Number fields of an event that are not among its arguments.
-_OF_EVENTS = ("pid", "tid")
+_EVENT_NUMBERS = ("pid", "tid")
 
 
 class _Codes(dict[_Key, int]):
@@ -193,7 +193,7 @@ class Records:
             add[name].append(np.fromiter(numbers, np.int64, len(events)))
         for name in ("ts", "dur"):
             add[name].append(b"\0".join(values[name]))
-        for name in _OF_EVENTS:
+        for name in _EVENT_NUMBERS:
             add[name].append(_packed_if_whole(values[name]))
         return values["args"]
 
@@ -240,17 +240,17 @@ class Records:
         A missing field is ``ABSENT``; a text for which ``meaning`` returns None is ``NULL``.
         """
         values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
-        return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._chosen]
+        return (values if field in _EVENT_NUMBERS else self._spread(values, ABSENT))[self._chosen]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
         """Return (each event's code, launch configuration of each code); the first one is empty."""
         codes = self._spread(_concatenated(self._fields[_LAUNCH]), NO_LAUNCH)
         return codes[self._chosen], list(self._launches)
 
-    def _spread(self, of_args: Ints, absent: int) -> Ints:
-        """Return a value per event: its own if it has arguments, else ``absent``."""
+    def _spread(self, arg_values: Ints, absent: int) -> Ints:
+        """Return ``arg_values`` with one entry per event: ``absent`` if it has no arguments."""
         values = np.full(self._count, absent)
-        values[self._with_args] = of_args
+        values[self._with_args] = arg_values
         return values
 
     def numerals(self, field: str) -> bytes:
@@ -258,7 +258,10 @@ class Records:
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (each event's code, JSON of each code) of a list field; −1 or "" for none."""
+        """Return (each event's code, JSON of each code) of a list field.
+
+        The code is −1 if the event has no arguments. The JSON is empty if they have no such list.
+        """
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._chosen], encoded.dictionary.to_pylist()
@@ -302,10 +305,10 @@ def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) 
     return np.array([numbers[value] for value in part], dtype=np.int64)
 
 
-def _either(newest: Sequence[Any], of_2021: Sequence[Any]) -> Sequence[Any]:
-    if of_2021.count(_RAW) == len(of_2021):
+def _either(newest: Sequence[Any], older: Sequence[Any]) -> Sequence[Any]:
+    if older.count(_RAW) == len(older):
         return newest
-    return [old if new is _RAW else new for new, old in zip(newest, of_2021, strict=True)]
+    return [old if new is _RAW else new for new, old in zip(newest, older, strict=True)]
 
 
 def _concatenated(parts: Sequence[Ints]) -> Ints:

@@ -61,10 +61,10 @@ MOST_WORKERS = 4
 #: environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The border at which a piece ends is first searched in this many bytes, then in the whole piece.
+#: The border at which a piece ends is first searched in this many of its last bytes, then in all.
 _END_BYTES = 2**15
-_AHEAD = 2  # pieces per worker that it is reading, or will read next
-_MOST_KEPT = 4  # pieces per worker that are asked for, but not yet yielded in order
+_AHEAD = 2  # number of pieces per worker that it is reading, or will read next
+_MOST_WAITING = 4  # number of pieces per worker that are submitted, but not yet yielded in order
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
@@ -166,18 +166,20 @@ class _Reader:
         self, texts: Iterable[_Text], workers: Pool, folder: Path
     ) -> Iterator[tuple[_Text, Piece | None]]:
         """Read like ``in_order`` in workers; if all are busy, this process reads a piece."""
-        asked: list[tuple[_Text, Future[Piece | None]]] = []
+        submitted: list[tuple[_Text, Future[Piece | None]]] = []
         try:
             for number, text in enumerate(texts):
                 spooled = folder / f"piece-{number}"
-                if sum(not answer.done() for _, answer in asked) < _AHEAD * self._count:
-                    asked.append((text, workers.submit(pieces.read_part, text, spooled)))
+                if sum(not answer.done() for _, answer in submitted) < _AHEAD * self._count:
+                    submitted.append((text, workers.submit(pieces.read_part, text, spooled)))
                 else:
-                    asked.append((text, _done(pieces.read_part(text, spooled))))
-                while asked and (asked[0][1].done() or len(asked) > _MOST_KEPT * self._count):
-                    text, answer = asked.pop(0)
+                    submitted.append((text, _done(pieces.read_part(text, spooled))))
+                while submitted and (
+                    submitted[0][1].done() or len(submitted) > _MOST_WAITING * self._count
+                ):
+                    text, answer = submitted.pop(0)
                     yield text, answer.result()
-            for text, answer in asked:
+            for text, answer in submitted:
                 yield text, answer.result()
         except KilledError as error:
             fault = "the system killed a process that read it, most likely because memory ran out"
@@ -191,11 +193,11 @@ class _Reader:
 
     def counters(self, content: Iterable[Piece]) -> Counters:
         """Return the counter values of the pieces ``content``."""
-        found = [piece.counters for piece in content if piece.counters is not None]
+        read = [piece.counters for piece in content if piece.counters is not None]
         if self._folder:
-            paths = [path for path in found if isinstance(path, Path)]
+            paths = [path for path in read if isinstance(path, Path)]
             return Counters.in_files(paths, self._folder)
-        return Counters.of([table for table in found if isinstance(table, pa.Table)])
+        return Counters.of([table for table in read if isinstance(table, pa.Table)])
 
     def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
         """Return the columns of one or more pieces."""
@@ -217,7 +219,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return the number of workers: one per core but one, at most MOST_WORKERS; 0 in a worker."""
+    """Return the number of workers: cores minus one, at most MOST_WORKERS; 0 inside a worker."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -366,9 +368,9 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return (end of the last event, closing bracket) of possible ends, the last first."""
-    found = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
-    return [(closing.start() + 1, closing.end() - 1) for closing in reversed(found)]
+    """Return possible ends of the events, last first: positions (end of event, closing bracket)."""
+    matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
+    return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 
 
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class _Events:
             self._flush()
 
     def _flush(self) -> None:
-        self._rows.sort(key=lambda each: each[0])
+        self._rows.sort(key=lambda entry: entry[0])
         columns = rows.columns([row for _, _, row in self._rows])
         if self.ranks != {None}:
             ranks = pa.array([rank for _, rank, _ in self._rows], pa.int64())
@@ -95,7 +95,7 @@ class _Events:
 
 
 class _Counts:
-    """Collects the counters of a trace that lstmprof exported; ``owners`` are by track."""
+    """Collects the counters of a trace that lstmprof exported; ``owners`` maps tracks to owners."""
 
     def __init__(self, owners: Mapping[int, writers.Where]) -> None:
         self._owners = {n: owner for n, owner in owners.items() if owner.counter is not None}
@@ -116,11 +116,11 @@ class _Counts:
 
     def counters(self, origin_ns: int) -> Counters:
         """Return all counters, with times counted from ``origin_ns``."""
-        of_all = NO_COUNTERS
+        total = NO_COUNTERS
         for rank, counts in self._counts.items():
-            of_rank = Counters.of([*self._tables[rank], table_of(counts)])
-            of_all += of_rank.shifted(-origin_ns, rank)
-        return of_all
+            rank_counters = Counters.of([*self._tables[rank], table_of(counts)])
+            total += rank_counters.shifted(-origin_ns, rank)
+        return total
 
 
 def _exported(raw: RawFile, contents: Outline, facts: writers.Facts) -> Profile:
@@ -143,7 +143,7 @@ def _exported(raw: RawFile, contents: Outline, facts: writers.Facts) -> Profile:
         table = EventTable(table.arrow)
     return Profile(
         format=facts.format,
-        base_ns=_base_ns(contents, origin_ns),
+        base_ns=rows.base_ns(origin_ns, contents.epoch_ns),
         events=table,
         device_names={
             n: rows.clean(v) for n, v in writers.device_numbers(facts.device_names).items()
@@ -155,12 +155,6 @@ def _exported(raw: RawFile, contents: Outline, facts: writers.Facts) -> Profile:
         metadata=writers.metadata(facts.metadata, -facts.origin_ns - origin_ns),
         counters=counts.counters(origin_ns),
     )
-
-
-def _base_ns(contents: Outline, origin_ns: int) -> int | None:
-    if rows.date_ns(origin_ns) is not None:
-        return origin_ns
-    return None if contents.epoch_ns is None else rows.positive(contents.epoch_ns + origin_ns)
 
 
 def _left_out(left_out: Counter[str]) -> Iterator[str]:
@@ -178,7 +172,7 @@ class _Foreign:
         self._slices, self._collected = Slices(raw, contents), _Events()
         self._builder = any(t.process == writers.KINETO for t in contents.tracks.values())
         self._kineto_left = kineto.LeftOut()
-        self._of_rocprof = self._of_kineto = 0
+        self._rocprof_rows = self._kineto_rows = 0
         self._arrows: dict[int, int] = {}
 
     def profile(self) -> Profile:
@@ -187,7 +181,7 @@ class _Foreign:
             row = self._row(slice_)
             if row is not None:
                 self._collected.add(slice_.number, row)
-        if self._of_rocprof or self._of_kineto:
+        if self._rocprof_rows or self._kineto_rows:
             return self._profile()
         if self._kineto_left.unknown:
             categories = [name for name, _ in self._kineto_left.unknown.most_common(_MOST_NAMED)]
@@ -201,7 +195,7 @@ class _Foreign:
             return None
         owner = self._owners.of(slice_.track)
         if slice_.category in writers.ROCPROF:
-            self._of_rocprof += 1
+            self._rocprof_rows += 1
             return writers.rocprof_row(slice_, owner, self._owners)
         event = writers.kineto_event(slice_, owner, self._builder)
         category = event["cat"].lower()
@@ -212,15 +206,15 @@ class _Foreign:
         if kind(category, "") is None:
             self._kineto_left.unknown[category] += 1
         else:
-            self._of_kineto += 1
+            self._kineto_rows += 1
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
         """Return ``row``; if it has no correlation id, add one that is made from its ``flows``."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
-        known = (self._arrows[flow] for flow in flows if flow in self._arrows)
-        number = next(known, _FIRST_ARROW + len(self._arrows))
+        numbers = (self._arrows[flow] for flow in flows if flow in self._arrows)
+        number = next(numbers, _FIRST_ARROW + len(self._arrows))
         for flow in flows:
             self._arrows.setdefault(flow, number)
         return row._replace(correlation_id=number)
@@ -230,10 +224,10 @@ class _Foreign:
         if columns is None:
             raise ProfileError(self._raw.path, "has no kernel, copy, call or range", _NO_EVENT)
         self._kineto_left.dropped.update(+self._slices.left_out)
-        if self._of_kineto:
+        if self._kineto_rows:
             return kineto.profile(self._header(), columns, self._kineto_left, NO_COUNTERS)
         origin_ns = rows.first_ns(columns)
-        base_ns = _base_ns(self._contents, origin_ns)
+        base_ns = rows.base_ns(origin_ns, self._contents.epoch_ns)
         devices = {n: f"AMD GPU {n}" for n in self._owners.devices.values()}
         notes = list(_left_out(self._slices.left_out))
         return Profile(

@@ -74,15 +74,15 @@ def packets(raw: RawFile, message: Any) -> Iterator[Any]:
     """
     from google.protobuf.message import DecodeError
 
-    left = max(FREE_BYTES, MAX_RATIO * raw.length)
+    room = max(FREE_BYTES, MAX_RATIO * raw.length)
     for at, content in _contents(raw):
         try:
             packet = message.FromString(content)
             if not packet.compressed_packets:
                 yield packet
                 continue
-            unpacked = _unpacked(raw, packet.compressed_packets, left)
-            left -= len(unpacked)
+            unpacked = _unpacked(raw, packet.compressed_packets, room)
+            room -= len(unpacked)
             for _, inner in _contents(RawFile(raw.path, unpacked)):
                 yield message.FromString(inner)
         except (DecodeError, zlib.error, _CutError) as error:

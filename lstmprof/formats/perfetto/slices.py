@@ -1,10 +1,11 @@
 """Read the tracks, clocks and slices of a Perfetto trace.
 
 A track's description may come after its events and be repeated; the last description counts. Some
-writers make a track per slice: if a track's description has only a parent, just the numbers of both
-are kept. A packet depends on earlier packets of its sequence: texts have numbers, times are
-differences, and common fields are written once. After lost packets a sequence starts anew at a
-packet that its writer marks; events before this packet cannot be read, and are counted.
+writers make a track per slice. Of a track whose description has only a parent, the reader stores
+only two numbers: the track's and the parent's. A packet depends on earlier packets of its sequence:
+texts have numbers, times are differences, and common fields are written once. After lost packets a
+sequence starts anew at a packet that its writer marks; events before this packet cannot be read,
+and are counted.
 """
 
 from __future__ import annotations
@@ -203,7 +204,10 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """The state that earlier packets of one sequence have set."""
+    """The state that earlier packets of one sequence have set.
+
+    ``is_whole`` is True if no packet has been lost since the sequence started.
+    """
 
     is_whole: bool = False
     texts: dict[str, dict[int, str]] = field(default_factory=dict)

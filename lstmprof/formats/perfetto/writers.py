@@ -40,8 +40,8 @@ STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledg
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Column of the events table -> name of the argument that contains its number. The texts in
-#: ``TEXTS`` are written under the name of their column.
+#: Column of the events table -> name of the argument with the column's number. The columns in
+#: ``TEXTS`` are written under their own names.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -54,7 +54,7 @@ NUMBERS = {
     "step": "step",
 }
 TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
-#: Name of the argument with the process of an event that has no thread.
+#: Name of the argument with the process id of an event that has no thread.
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")

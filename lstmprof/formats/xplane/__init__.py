@@ -73,8 +73,8 @@ def read(raw: RawFile) -> Profile:
     try:
         outlined = outline(raw)
         count = sum(len(piece) for plane in outlined.pieces for line in plane for piece in line)
-        size, each = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
-        if count > _FREE_EVENTS + size // each:  # an event takes 560 bytes of memory
+        size, event_bytes = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
+        if count > _FREE_EVENTS + size // event_bytes:  # an event takes 560 bytes of memory
             fault = f"has {count:,} events in {size:,} bytes, more than a real profile"
             raise ProfileError(raw.path, fault, "profile fewer steps")
         return _profile(raw, outlined)
@@ -112,7 +112,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
     threads = [ln for name, plane in planes if name.startswith("/host:") for ln in plane.lines]
     return Profile(
         format="xplane",
-        base_ns=_base_ns(environment, origin_ns),
+        base_ns=rows.base_ns(origin_ns, rows.positive(environment.get("profile_start_time"))),
         events=events,
         device_names={
             number: rows.clean(stats["device_type_string"])
@@ -137,19 +137,19 @@ def _parts(
 ) -> Iterator[LineEvents]:
     """Yield the events of host threads and streams; check other lines for damage only."""
     instructions = hlo_instructions(planes)
-    for (name, plane), of_lines in zip(planes, pieces, strict=True):
+    for (name, plane), line_pieces in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)
         is_host = name.startswith("/host:") and name not in _NOT_THREADS
         tables = PlaneTables(plane) if gpu or is_host else None
-        for message, of_line in zip(plane.lines, of_lines, strict=True):
+        for message, own_pieces in zip(plane.lines, line_pieces, strict=True):
             stream = _STREAM.match(text(message.name) or text(message.display_name))
             if tables is None or (gpu and not stream):
-                lines.check(raw, of_line)
+                lines.check(raw, own_pieces)
                 continue
             gpu_stream = (int(gpu[1]), int(stream[1])) if gpu and stream else None
             line = Line(tables, instructions, message.timestamp_ns, message.id, gpu_stream)
             yield from lines.one_by_one(line, message.events)
-            yield from lines.read_events(raw, line, of_line)
+            yield from lines.read_events(raw, line, own_pieces)
 
 
 def _plane_stats(planes: list[tuple[str, Any]], name: str) -> dict[str, Any]:
@@ -168,13 +168,6 @@ def _facts(stats: dict[str, Any]) -> DeviceFacts:
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )
-
-
-def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
-    if rows.date_ns(origin_ns) is not None:
-        return origin_ns
-    started_ns = rows.positive(environment.get("profile_start_time"))
-    return None if started_ns is None else rows.positive(started_ns + origin_ns)
 
 
 def _accelerators(

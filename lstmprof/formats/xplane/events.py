@@ -121,7 +121,7 @@ class _Operands:
         return self._listed(*narrowest) if narrowest else None
 
     def _listed(self, instruction: Any, computation: Any) -> str | None:
-        shapes = {each.id: each.shape for each in computation.instructions}
+        shapes = {inner.id: inner.shape for inner in computation.instructions}
         listed = [_shape(shapes[n]) for n in instruction.operand_ids if n in shapes]
         return "(" + ";".join(listed) + ")" if listed and all(listed) else None
 
@@ -141,8 +141,10 @@ class _Operands:
         if key not in self._inside:
             inner = self._computations.get(number)
             listed = inner.instructions if inner is not None else ()
-            found = (self._find(each, inner, depth, products=products) for each in listed)
-            self._inside[key] = [placed for some in found for placed in some]
+            matches = (
+                self._find(instruction, inner, depth, products=products) for instruction in listed
+            )
+            self._inside[key] = [placed for match in matches for placed in match]
         return self._inside[key]
 
 

@@ -56,11 +56,11 @@ def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) 
         return None
     time_ns, is_free, stats = zip(*described, strict=True)
     numbers = {
-        name: np.array([_natural(of_event.get(name)) for of_event in stats], dtype=np.int64)
+        name: np.array([_natural(event_stats.get(name)) for event_stats in stats], dtype=np.int64)
         for name in MEMORY_STATS
         if name != ALLOCATOR_NAME
     }
-    names = [of_event.get(ALLOCATOR_NAME) for of_event in stats]
+    names = [event_stats.get(ALLOCATOR_NAME) for event_stats in stats]
     return _counters(
         np.array(time_ns, dtype=np.int64),
         np.array(is_free, dtype=np.bool_),
@@ -75,8 +75,8 @@ def _described(
     for time_ns, event in timed:
         name = tables.memory_events.get(event.metadata_id)
         if name is not None:
-            known = (s for s in event.stats if s.metadata_id in tables.memory_stats)
-            stats = {tables.memory_stats[s.metadata_id]: tables.value(s) for s in known}
+            memory_stats = (s for s in event.stats if s.metadata_id in tables.memory_stats)
+            stats = {tables.memory_stats[s.metadata_id]: tables.value(s) for s in memory_stats}
             yield time_ns, name == FREE, stats
 
 
@@ -88,7 +88,7 @@ def _natural(value: object) -> int:
 def counters_of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Return the counters of ``counters_of_messages``, for events read as columns."""
+    """Return the same as ``counters_of_messages``, from events that were read as columns."""
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -139,9 +139,9 @@ def _counters(
     allocated, size = (numbers[name] for name in _SIZES)
     named = pa.array(allocator, pa.string()).dictionary_encode()
     codes = named.indices.fill_null(_NONE).to_numpy().astype(np.int64)
-    of_name = [_device(name) for name in named.dictionary.to_pylist()]
+    devices = [_device(name) for name in named.dictionary.to_pylist()]
     is_named = codes != _NONE
-    device = np.where(is_named, np.array([*of_name, _NONE])[codes], index)
+    device = np.where(is_named, np.array([*devices, _NONE])[codes], index)
     placed = is_named | (device >= 0)
     recorded = (placed & (allocated >= 0), is_named & (size >= 0))
     events = [np.flatnonzero(where) for where in recorded]
@@ -184,7 +184,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line to read: of host thread ``tid``, or of a (GPU, stream); ``start_ns`` is its time 0."""
+    """A line to read, of host thread ``tid`` or a (GPU, stream); times count from ``start_ns``."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -235,9 +235,9 @@ def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
 
 def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
     """Read events from protobuf messages, some at a time; the result is like ``by_columns``."""
-    left = iter(events)
-    while some := list(itertools.islice(left, wire.PIECE_EVENTS)):
-        timed = [(_interval(line.start_ns, event), event) for event in some]
+    remaining = iter(events)
+    while batch := list(itertools.islice(remaining, wire.PIECE_EVENTS)):
+        timed = [(_interval(line.start_ns, event), event) for event in batch]
         described = [line.row(event, interval) for interval, event in timed if interval is not None]
         listed = [row for row in described if row is not None]
         starts = ((interval[0], event) for interval, event in timed if interval is not None)
@@ -284,7 +284,9 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
     is_work = np.array([row is not None for row in described])
     chosen = np.flatnonzero(is_timed & is_work[kinds])
     number = np.cumsum(is_work) - 1
-    columns = _taken([row for row in described if row is not None], number[kinds[chosen]])
+    columns = _columns_of_kinds(
+        [row for row in described if row is not None], number[kinds[chosen]]
+    )
     dur_ns = end_ns - start_ns
     columns |= {"start_ns": pa.array(start_ns[chosen]), "dur_ns": pa.array(dur_ns[chosen])}
     for name, (owner, value) in ids.items():
@@ -339,7 +341,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Return a number per text, equal for equal texts."""
     if not len(texts.value):
         return texts.value
-    # The array views the file's bytes as strings: the texts, and the bytes between them.
+    # An array of strings without copying bytes: the texts, alternating with the bytes between them.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -372,23 +374,26 @@ def _arrow_codes(values: pa.Array) -> Ints:
     return codes
 
 
-def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
+def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
     """Return columns with one value per event, from the row in ``described`` for its kind."""
-    taken = {}
+    columns = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
-        taken[name] = texts.dictionary_encode().take(pa.array(kinds))
+        columns[name] = texts.dictionary_encode().take(pa.array(kinds))
     for name in _NUMBERS:
         numbers = pa.array([getattr(row, name) for row in described], pa.int64())
-        taken[name] = numbers.take(pa.array(kinds))
-    return taken
+        columns[name] = numbers.take(pa.array(kinds))
+    return columns
 
 
-def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return ``column`` of the events ``kept``, with the ids of the events ``owner``."""
+def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
+    """Return ``column`` with the values of the events ``owner`` replaced by their ``ids``.
+
+    ``column`` has the events ``chosen``. An id of 0 or less becomes null.
+    """
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids
-    replaced, value = replaced[kept], value[kept]
+    replaced, value = replaced[chosen], value[chosen]
     ours = pa.array(value, mask=value <= 0)
     return pc.if_else(pa.array(replaced), ours, column)

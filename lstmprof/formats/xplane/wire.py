@@ -111,8 +111,8 @@ def events(content: bytes, starts: Ints, stops: Ints) -> Events:
     metadata_id, offset_ps, duration_ps = (np.zeros(len(starts), np.int64) for _ in range(3))
     counted = np.zeros(len(starts), bool)
     columns = {_METADATA_ID: metadata_id, _OFFSET_PS: offset_ps, _DURATION_PS: duration_ps}
-    nothing = np.empty(0, np.int64)
-    parts = [(nothing, nothing, nothing)]
+    empty = np.empty(0, np.int64)
+    parts = [(empty, empty, empty)]
     for fields in _rounds(content, starts, stops, (*columns, _STATS, _OCCURRENCES)):
         for tag, column in columns.items():
             hit = fields.tag == tag
@@ -186,8 +186,8 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
     # bytes.
     last &= ~last + _ONE
     bits = word & (last - _ONE) & ~_LAST_BITS
-    for kept, moved, by in _MOVES:
-        bits = (bits & kept) | ((bits & moved) >> by)
+    for staying, moved, by in _MOVES:
+        bits = (bits & staying) | ((bits & moved) >> by)
     length = np.frexp(last.astype(np.float64))[1].astype(np.int64) >> 3
     longer = np.flatnonzero(last == 0)
     if len(longer):
@@ -245,9 +245,9 @@ def outline(raw: RawFile) -> Outline:
     rest, planes, pieces = [], [], []
     for tag, start, value, stop in _fields(raw, 0, raw.length):
         if tag == _PLANES:
-            plane, of_lines = _plane(raw, value, stop)
+            plane, line_pieces = _plane(raw, value, stop)
             planes.append(plane)
-            pieces.append(of_lines)
+            pieces.append(line_pieces)
         else:
             rest.append(raw.part(start, stop))
     space = schema.message("XSpace").FromString(b"".join(rest))

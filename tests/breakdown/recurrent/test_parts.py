@@ -34,7 +34,7 @@ def test_parts_hold_the_calls_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> N
     whole = profiles.recurrent_calls(events)
     assert len(whole) == 10
     for rows in (1, 120, 200):
-        monkeypatch.setattr(profiles, "KEPT_ROWS", rows)
+        monkeypatch.setattr(profiles, "CACHED_ROWS", rows)
         parts = profiles.recurrent_calls(events)
         assert sorted(map(str, map(dataclasses.astuple, parts))) == sorted(
             map(str, map(dataclasses.astuple, whole))

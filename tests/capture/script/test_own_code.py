@@ -408,6 +408,21 @@ def test_a_character_model_without_jit_is_told_so_first(tmp_path: Path) -> None:
     assert "jax.jit" in named(tmp_path, "flax_characters")["remedies"][0]["fix"]
 
 
+def test_cells_of_trees_are_no_loop_over_time(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = PROGRAMS / "torch_trees.py"
+    plan = ("--timed", 4, "--warmup", 1, "--then", "stop", "--quiet")
+    ended = ran(tmp_path, "run", path, *plan, "--", 120)
+    assert ended.returncode == 0, ended.stderr
+    tree = info(tmp_path, "torch_trees")["script_tree"]
+    assert (tree["file"], tree["line"], tree["function"]) == ("torch_trees.py", 31, "forward")
+    document = diagnosed(tmp_path, "torch_trees")
+    assert [fix["name"] for fix in document["verdict"]["fixes"]][:1] == [
+        "nodes of a level together"
+    ]
+    assert document["verdict"]["cause"] == document["verdict"]["fixes"][0]["cause"]
+
+
 def test_a_decoder_that_draws_its_inputs_is_a_second_loop(tmp_path: Path) -> None:
     """XLA's event of the decoder's loop may end before the loop, which draws in an inner loop."""
     pytest.importorskip("flax")

@@ -586,3 +586,24 @@ def test_indexing_takes_its_backward_pass_and_what_adds_it_up() -> None:
     ]
     assert sum(fact.ns for fact in seen(*rows, device=None).indexed) == (5 + 40) * MS
     assert sum(fact.ns for fact in seen(*rows[1:], device=None).indexed) == 40 * MS
+
+
+#           0  10          40    50         80   90    100 ms
+# forward      |mm|     |mm|
+# gradient                 |mm|         |mm|
+# other                                          |mm|
+def test_dispatch_between_the_first_and_the_last_op_of_a_loop_is_of_the_loop() -> None:
+    loop = "model/lstm/while/body/_5/model/lstm/while/lstm_cell/MatMul:MatMul"
+    rows = [
+        event("range", "step", 0, 100),
+        event("op", "SessionRun", 0, 95),
+        *(event("op", loop, at, at + 5, category="gemm") for at in (10, 35)),
+        *(
+            event("op", f"gradient_tape/{loop}", at, at + 5, category="gemm")
+            for at in (38.0 + 2, 75)
+        ),
+        event("op", "model/dense/MatMul:MatMul", 85, 90, category="gemm"),
+    ]
+    found = seen(*rows, device=None).looping_ns
+    assert found == (80 - 10 - 4 * 5) * MS
+    assert seen(*(r for r in rows if "lstm" not in r["name"]), device=None).looping_ns == 0

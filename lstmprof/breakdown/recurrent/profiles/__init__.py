@@ -23,7 +23,7 @@ from lstmprof.breakdown.recurrent.profiles.torch_loops import loop_calls
 from lstmprof.breakdown.recurrent.profiles.xla import xla_calls
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
-from lstmprof.events.table import KEPT_ROWS, NONE, UNKNOWN, EventTable
+from lstmprof.events.table import CACHED_ROWS, NONE, UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP
 
 
@@ -68,7 +68,7 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def named_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call per step and device for the recurrent kernels and ops of each family."""
+    """Yield per family (library) one call per step and device, with all its recurrent events."""
     unlaunched = events.rows_named("op_id") == NONE
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
@@ -79,7 +79,7 @@ def named_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Yield the call of one step on one device; nothing if no kernel belongs to a forward pass."""
+    """Yield one call with all ``rows`` (of one step and device), unless all are backward events."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])
@@ -140,7 +140,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call``, which was found in ``rows`` of a table, with row numbers of the table."""
+    """Return ``call`` with row numbers of the whole table in place of indices into ``rows``."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -148,8 +148,11 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each chunk of whole steps; for a small profile, yield None once."""
-    if len(events) <= KEPT_ROWS:
+    """Divide a profile into batches of whole steps; yield the rows of each batch.
+
+    For a small profile, yield None (all rows) once.
+    """
+    if len(events) <= CACHED_ROWS:
         yield None
         return
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
@@ -158,6 +161,6 @@ def _parts(events: EventTable) -> Iterator[Ints | None]:
     ends = [*changes.tolist(), len(order)]
     first = 0
     for end, following in zip(ends, [*ends[1:], None], strict=True):
-        if following is None or following - first > KEPT_ROWS:
+        if following is None or following - first > CACHED_ROWS:
             yield np.sort(order[first:end])
             first = end

@@ -46,7 +46,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 
 @dataclass(frozen=True)
 class _Program:
-    """A matmul, σ or tanh.
+    """One run of a compiled program of JAX that is a matmul, σ or tanh.
 
     ``data`` is the shape of its input, ``weight`` the shape of a matmul's second operand.
     """
@@ -58,16 +58,16 @@ class _Program:
 
 
 def jax_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call per step for the cells of one size that JAX ran op by op."""
+    """Yield the cells that JAX ran op by op: one call per step and size of the state."""
     kinds = events.is_kind("op", *ACTIVITY_KINDS)
     roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
     rows = np.flatnonzero(roles != NONE)
     if not {PRODUCT, SIGMOID, TANH} <= set(roles[rows].tolist()):
         return
     inputs = Inputs(events)
-    for of_step in by_step(events, rows):
+    for step_rows in by_step(events, rows):
         programs = []
-        for row in of_step.tolist():
+        for row in step_rows.tolist():
             shapes, role = inputs.shapes(row), int(roles[row])
             programs.append(_Program(row, role, shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)))
         for loop in _loops(events, inputs, programs):
@@ -133,10 +133,11 @@ def _products(forward: Sequence[_Program], state: Shape, gates: int) -> Iterator
 def _units(
     cell: str, state: Shape, cells: int, products: Sequence[_Program]
 ) -> tuple[tuple[Network, ...], int]:
-    """Return the layers, from the first one on, and the number of time steps.
+    """Return the layers, the first layer first, and the number of time steps.
 
     ``cells`` is the number of cells of all layers. If inputs are as wide as the state, return one
-    layer and the number of cells. Return no layer if the matmuls form no such cells.
+    layer, and the number of cells in place of the time steps. Return no layer if the matmuls form
+    no such cells.
     """
     batch, hidden = state
     outputs: Counter[int] = Counter()  # input width → number of gates computed from it
@@ -168,10 +169,10 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
     if not len(rows):
         return
     inputs, (codes, names) = Inputs(events), events.texts("name")
-    for of_step in by_step(events, rows):
-        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, ranges
+    for step_rows in by_step(events, rows):
+        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, rows of ranges
         cells: dict[tuple[str, Network], list[int]] = {}
-        for row in of_step.tolist():
+        for row in step_rows.tolist():
             title, network = (
                 _KERAS_RANGE.fullmatch(names[int(codes[row])]),
                 _keras_layer(inputs, row),
@@ -186,7 +187,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
                 layers[-1][2].append(row)
             else:
                 layers.append((name, network, [row]))
-        at = rank_and_step(events, int(of_step[0]))
+        at = rank_and_step(events, int(step_rows[0]))
         for _, network, ranges in layers:
             yield _keras_call(replace(network, directions=len(ranges)), ranges, *at)
         for (_, network), ranges in cells.items():
@@ -194,7 +195,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _keras_layer(inputs: Inputs, row: int) -> Network | None:
-    """Return one direction of a range's layer; None if shapes are missing.
+    """Return the layer of the range ``row``, as one direction; None if shapes are missing.
 
     ``time_steps`` is None if the range is a cell, not a layer.
     """

@@ -70,12 +70,12 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
         yield from _calls(events, nodes, [*map(_width_in_any_step, own, zip(*alike, strict=True))])
 
 
-def _width_in_any_step(width: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """Return ``width``; if it is None, the width in the other steps, if these agree.
+def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> int | None:
+    """Return ``width``; if it is None, return the width that the other steps agree on, or None.
 
     A width can be missing in one step, because nodes that take less than 1 µs have no event.
     """
-    others = set(of_steps) - {None}
+    others = set(step_widths) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
 
@@ -84,13 +84,13 @@ def _calls(
 ) -> Iterator[Call]:
     """Yield the calls of one engine in one step."""
     loops = [_loop(node, width) for node, width in zip(nodes, widths, strict=True)]
-    of_row = {node.row: node for node in nodes}
+    node_of = {node.row: node for node in nodes}
     for call in calls_of(events, nodes[0].engine, loops):
-        yield _as_recorded(call, [of_row[row] for row in call.rows])
+        yield _as_recorded(call, [node_of[row] for row in call.rows])
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Return ``call``, packed if a node is packed, with directions None if no node shows them."""
+    """Return ``call``, packed if a node is packed, without directions if its nodes show none."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -121,9 +121,9 @@ def _widths_after(
     """Yield for each node the input width of the next matmul in its step, or None."""
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = nodes[0].row
-    here = (rank == rank[first]) & (step == step[first])
-    here &= events.where_name(_PRODUCT.fullmatch)
-    products = in_order(events, np.flatnonzero(here))
+    in_step = (rank == rank[first]) & (step == step[first])
+    in_step &= events.where_name(_PRODUCT.fullmatch)
+    products = in_order(events, np.flatnonzero(in_step))
     for node in nodes:
         later = products[events.start_ns[products] >= events.end_ns[node.row]]
         data = next(iter(inputs.shapes(int(later[0]))), None) if len(later) else None
@@ -150,7 +150,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Return the network; X has the shape (batch, time, inputs).
+    """Return ``network`` with sizes; ``data`` is the shape of X: (batch, time, inputs).
 
     The states have the shape (batch, directions, hidden).
     """
@@ -168,16 +168,16 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Return the network; ``data`` is the shape of X: (time, batch, inputs).
+    """Return ``network`` with sizes; ``data`` is the shape of X: (time, batch, inputs).
 
-    The shapes of R, B and the states give the hidden units and directions. These are None if the
+    The shapes of R, B and the states give the hidden units and directions. Both stay None if the
     shapes do not agree.
     """
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:
         if len(shape) == 3 and shape[1] in (gates * shape[2], data[1]):
-            units.add((shape[0], shape[2]))  # R or a state; W only if its inputs are as wide as R's
+            units.add((shape[0], shape[2]))  # R or a state; also W, if x is as wide as h
     biases = [shape for shape in matrices if len(shape) == 2][: 0 if quantized else 1]
     units |= {(each[0], each[1] // (2 * gates)) for each in biases if each[1] % (2 * gates) == 0}
     network = replace(network, time_steps=data[0], batch=data[1], inputs=data[2])

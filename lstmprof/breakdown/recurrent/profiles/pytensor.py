@@ -32,6 +32,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
+#: Least number of equal groups of matmuls that a Scan of cells has.
 LEAST_REPETITIONS = 3
 
 _PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|BatchedDot)\b")
@@ -71,7 +72,7 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A forward Scan, the rows of its gradient's Scans, and how many Scans were merged into it."""
+    """A forward Scan, the rows of its gradient Scans, and how many Scans were merged into it."""
 
     row: int
     merged: int
@@ -84,8 +85,8 @@ def _forward(names: Mapping[int, str]) -> list[_Scan]:
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}
     for row, label in labels.items():
-        of_pass = backward if label.startswith(GRADIENT) else forward
-        of_pass.setdefault(label.replace(GRADIENT, ""), []).append(row)
+        scans = backward if label.startswith(GRADIENT) else forward
+        scans.setdefault(label.replace(GRADIENT, ""), []).append(row)
     gradients: dict[int, list[int]] = {}
     for label, rows in forward.items():
         gradients.update(zip(rows, _gradients(rows, backward.get(label, [])), strict=True))
@@ -105,7 +106,11 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls show cells, perhaps with the matmul of x before."""
+    """Yield ``scan`` as a loop if its matmuls show cells, alone or with the matmul of x before it.
+
+    ``products`` are the matmuls in the Scan, ``before`` those before it. ``names`` has a code for
+    the name of each event in the Scan.
+    """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)
     if run is None:
@@ -139,7 +144,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the weight of the last matmul that multiplies x for all time steps, if any."""
+    """Yield the weight's shape of the last matmul of x for all time steps; nothing if none."""
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
         if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:
@@ -157,20 +162,20 @@ def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | No
     """Return the repeating pattern that all matmuls form; None if they do not repeat."""
     if None in operands or len(operands) < LEAST_REPETITIONS:
         return None
-    seen: dict[object, int] = {}
-    codes = np.array([seen.setdefault(pair, len(seen)) for pair in operands], dtype=np.int64)
-    found = repeats(codes, wanted=lambda _: True, begins=lambda _: True, least=LEAST_REPETITIONS)
-    whole = [run for run in found if run.period * run.count == len(operands)]
+    numbers: dict[object, int] = {}
+    codes = np.array([numbers.setdefault(pair, len(numbers)) for pair in operands], dtype=np.int64)
+    runs = repeats(codes, wanted=lambda _: True, begins=lambda _: True, least=LEAST_REPETITIONS)
+    whole = [run for run in runs if run.period * run.count == len(operands)]
     return whole[0] if whole else None
 
 
 def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:
-    """Return the fewest cells that fit if each has an equal share of the ``weights``."""
+    """Divide ``weights`` into equal cells, as few as possible; empty if they form no cells."""
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):
-        one = [weight for weight, count in counts.items() for _ in range(count // cells)]
-        unit = unit_of_products(one)
+        share = [weight for weight, count in counts.items() for _ in range(count // cells)]
+        unit = unit_of_products(share)
         if unit.hidden:
             network = replace(shared, cell=unit.cell, inputs=unit.inputs, hidden=unit.hidden)
             return (network,) * cells

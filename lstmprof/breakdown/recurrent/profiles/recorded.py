@@ -70,7 +70,7 @@ def shape_at(shapes: list[Any], number: int, dimensions: int) -> Shape | None:
 
 
 def shapes_at(shapes: list[Any], number: int) -> list[Shape]:
-    """Return the shapes of input number ``number``, a list of tensors; empty if it is no list."""
+    """Return the shapes of the tensors in the list at input ``number``; empty if it is no list."""
     listed = shapes[number] if number < len(shapes) else None
     if not isinstance(listed, list):
         return []
@@ -110,7 +110,7 @@ def repeats(
     several possible starts. It begins at the first possible start at which ``begins`` is True for
     the pattern, or else at the first entry.
     """
-    found: list[Repeat] = []
+    runs: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
     for start, period, covered in sorted(
         _periodic_parts(codes, least), key=lambda s: (-s[2], s[1])
@@ -122,13 +122,13 @@ def repeats(
         shift = next((n for n in spare if begins(np.roll(pattern, -n))), 0)
         run = Repeat(start + shift, period, (covered - shift) // period)
         if free[run.start : run.end].all():
-            found.append(run)
+            runs.append(run)
             free[run.start : run.end] = False
-    return sorted(found, key=lambda run: run.start)
+    return sorted(runs, key=lambda run: run.start)
 
 
 def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, length) of each periodic stretch of ``codes``, as long as possible.
+    """Yield (start, period, length) of each longest possible periodic stretch of ``codes``.
 
     A stretch has at least ``least`` periods.
     """

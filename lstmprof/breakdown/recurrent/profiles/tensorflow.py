@@ -68,7 +68,7 @@ LEAST_NODES = 4
 class _Node:
     """What a node's name shows: its loop, the part of the loop (body or cond), its role in a cell.
 
-    ``scope`` is the path up to the innermost name of a recurrent layer or cell.
+    ``scope`` is the node's path up to and with the innermost name of a recurrent layer or cell.
     """
 
     op_type: str
@@ -144,7 +144,10 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often most nodes outside of loops ran; None if it is uncertain."""
+        """Return how often the program ran: as often as most nodes outside of loops.
+
+        Return None if this is uncertain. ``repetitions`` is how often a loop's body ran.
+        """
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -169,12 +172,8 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
     If no such node was recorded on the host, the names of nodes in the events of kernels show the
     loops.
     """
-    found = False
-    for call in _calls(events, "op", "name"):
-        found = True
-        yield call
-    if not found:
-        yield from _calls(events, "kernel", "op_name")
+    calls = list(_calls(events, "op", "name"))
+    yield from calls or _calls(events, "kernel", "op_name")
 
 
 def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
@@ -187,24 +186,27 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
     rows = _once(events, rows, codes) if kind == "kernel" else rows
     inputs = Inputs(events)
     for members in by_step(events, rows):
-        of_step = _Step(events, inputs, members, codes, nodes)
-        yield from _cudnn_calls(of_step)
-        yield from calls_of(events, "tensorflow", _layers(of_step))
-        for loops in _runs(of_step):
+        step = _Step(events, inputs, members, codes, nodes)
+        yield from _cudnn_calls(step)
+        yield from calls_of(events, "tensorflow", _layers(step))
+        for loops in _runs(step):
             yield from calls_of(events, "tensorflow", loops)
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Return one kernel per run of each node: the kernels with the node's most frequent name."""
+    """Return one kernel per run of each node: the kernels of the node's most frequent kernel name.
+
+    ``codes`` has the node of each event.
+    """
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
-    most: dict[int, Ints] = {}
+    kernels_of: dict[int, Ints] = {}
     for places in kernels.members():
         members = rows[places]
         code = int(codes[members[0]])
-        if len(members) > len(most.get(code, ())):
-            most[code] = members
-    return np.sort(np.concatenate(list(most.values())))
+        if len(members) > len(kernels_of.get(code, ())):
+            kernels_of[code] = members
+    return np.sort(np.concatenate(list(kernels_of.values())))
 
 
 def _matters(node: _Node) -> bool:
@@ -217,12 +219,12 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient) of each layer op; gradients run in reverse."""
+    """Yield (row, rows of its gradient op) for each layer op; gradients run in reverse order."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
-    for row, of_gradient in zip(rows, paired, strict=True):
-        yield row, (() if of_gradient is None else (of_gradient,))
+    for row, gradient_row in zip(rows, paired, strict=True):
+        yield row, (() if gradient_row is None else (gradient_row,))
 
 
 def _cudnn_calls(step: _Step) -> Iterator[Call]:
@@ -244,9 +246,9 @@ def _cudnn_calls(step: _Step) -> Iterator[Call]:
 
 def _layers(step: _Step) -> list[Loop]:
     """Return the one-op layers (one per direction) in execution order, with their gradients."""
-    found = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
-    ends = step.events.end_ns[[row for row, _ in found]]
-    reads = step.next_matmul_inputs(int(ends.max())) if found else None
+    layers = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
+    ends = step.events.end_ns[[row for row, _ in layers]]
+    reads = step.next_matmul_inputs(int(ends.max())) if layers else None
     return [
         layer_loop(
             _block(step, row),
@@ -255,7 +257,7 @@ def _layers(step: _Step) -> list[Loop]:
             backward=backward,
             next_matmul_inputs=reads,
         )
-        for row, backward in found
+        for row, backward in layers
     ]
 
 
@@ -294,7 +296,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Yield the loops of cells of each run of the program, in the order of their last matmul."""
+    """Yield for each run of the program its loops of cells, sorted by their last matmul."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -331,7 +333,11 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop with cells; ``rows`` and ``backward`` are from all runs."""
+    """Yield each run of one loop, if it has cells.
+
+    ``rows`` and ``backward`` are the events of all runs. ``conditions`` is how often the loop's
+    condition ran in all runs.
+    """
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -363,17 +369,17 @@ def _loops(
         if cells
         else in_words([s for s in roles if s is not None])
     )
-    for of_run, of_backward in zip(
+    for run_rows, backward_rows in zip(
         _split(step, rows, runs), _split(step, backward, runs), strict=True
     ):
-        last_ns = int(step.events.end_ns[of_run].max())
+        last_ns = int(step.events.end_ns[run_rows].max())
         yield Loop(
             form=CELL_OP if cells else LOOP,
             op=op,
             count=repetitions // runs if certain else None,
             units=units,
-            rows=of_run,
-            backward=of_backward[step.computes[of_backward]],
+            rows=run_rows,
+            backward=backward_rows[step.computes[backward_rows]],
             time_steps_certain=certain,
             next_matmul_inputs=step.next_matmul_inputs(last_ns),
             layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,
@@ -381,7 +387,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide ``rows`` among the ``runs`` of a loop; each node runs equally often in each run."""
+    """Divide ``rows`` among the ``runs`` of a loop, in each of which a node runs equally often."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -404,17 +410,17 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
         return
     ops = [step.op(row) for row in pattern]
     if {PRODUCT, SIGMOID, TANH} <= {op.role for op in ops}:
-        one = sum(op.role == TANH for op in ops) <= 2
-        for places in [list(range(len(ops)))] if one else cells_of(ops):
+        single = sum(op.role == TANH for op in ops) <= 2
+        for places in [list(range(len(ops)))] if single else cells_of(ops):
             yield unit_of([ops[place] for place in places])
     elif (unit := unit_of(ops)).hidden:
         yield unit
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for the scopes with a matmul, if the scope's name has "cell".
+    """Return {scope: rows of its nodes} for scopes with a matmul and with "cell" in their name.
 
-    If no name has "cell", return all scopes with a matmul: layers name these scopes.
+    If no scope has, return all scopes with a matmul, which are named after layers.
     """
     scopes: dict[str, list[int]] = {}
     for row in pattern:
@@ -430,7 +436,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network that the inputs (x, state, …) of a cell op show."""
+    """Return the network that the recorded inputs (x, state, …) of a cell op show."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

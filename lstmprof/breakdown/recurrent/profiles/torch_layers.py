@@ -47,10 +47,10 @@ _VENDORS = {
     "aten::miopen_rnn": "MIOpen",
     "aten::mkldnn_rnn_layer": "oneDNN",
 }
-#: Matmul ops of layers that ATen computes itself, with and without namespace.
+#: Names of matmuls, with and without namespace, inside layers that ATen computes itself.
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Vendor's op → position of the initial states in the list of recorded inputs.
+#: Vendor's op → index of the initial states in the list of recorded inputs.
 _STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
@@ -63,16 +63,16 @@ def layer_rows(events: EventTable) -> Flags:
     return layer & ~within(events, layer)
 
 
-def within(events: EventTable, which: Flags) -> Flags:
-    """Return a mask of the events that are inside an event of the mask ``which``."""
+def within(events: EventTable, outer: Flags) -> Flags:
+    """Return a mask of the events that are inside an event of the mask ``outer``."""
     parent = events.rows_named("parent_id")
-    above = values_at(nearest(parent, which), parent)
+    above = values_at(nearest(parent, outer), parent)
     return np.asarray(above != NONE, np.bool_)
 
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, {name: rows of the ops inside it}, and the parent of each event."""
+    """A layer's op, {name: rows} of the ops ``inside`` it, and the parent of every event."""
 
     inputs: Inputs
     row: int
@@ -141,12 +141,12 @@ def _network(op: _Op) -> Network:
         return replace(network, cells=network.time_steps * network.units)
     if not any(op.named(name) for name in _VENDORS) and network.cell == "lstm":
         chunks = sum(len(rows) for name, rows in op.inside.items() if _CHUNK.fullmatch(name))
-        return replace(network, cells=chunks or None)  # a cell splits its gates with one ``chunk``
+        return replace(network, cells=chunks or None)  # a cell runs one ``chunk`` for its gates
     return network
 
 
 def _dtype(op: _Op) -> str | None:
-    """Return the element type of the vendor's op inside ``op``, or else of a matmul, or None."""
+    """Return the element type of the vendor's op inside ``op``; if there is none, of a matmul."""
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)
@@ -163,7 +163,7 @@ def _outer_network(op: _Op, cell: str) -> Network:
     )
     matrices = [s for s in shapes_at(shapes, 3 if packed else 2) if len(s) == 2]
     network = _with_weights(network, matrices, states, GATES[cell])
-    counts = shape_at(shapes, 4 if packed else 3, 2)  # of ``lstmprof run``: layers, directions
+    counts = shape_at(shapes, 4 if packed else 3, 2)  # ``lstmprof run`` adds (layers, directions)
     return replace(network, layers=counts[0], directions=counts[1]) if counts else network
 
 
@@ -188,10 +188,10 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
         return Network(batch=states[1] if states else None)
     time_major = states is None or data[1] == states[1]
     steps, batch = (data[0], data[1]) if time_major else (data[1], data[0])
-    known = states is not None or data[0] == data[1]
+    certain = states is not None or data[0] == data[1]
     return Network(
-        time_steps=steps if known else None,
-        batch=batch if known else None,
+        time_steps=steps if certain else None,
+        batch=batch if certain else None,
         inputs=data[2],
         rows=data[0] * data[1],
         packed=False,
@@ -204,17 +204,18 @@ def _with_weights(
     """Return ``network`` with the sizes that its weights show; weights come layer by layer."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
-    each = len(matrices) // states[0]
+    per_unit = len(matrices) // states[0]
     output, hidden = states[2], matrices[1][0] // gates
-    projection = output if each == 3 else None
+    projection = output if per_unit == 3 else None
     units = [
-        Network(inputs=into[1], hidden=hidden, projection=projection) for into in matrices[::each]
+        Network(inputs=into[1], hidden=hidden, projection=projection)
+        for into in matrices[::per_unit]
     ]
-    known = replace(network, hidden=hidden, projection=projection)
+    single = replace(network, hidden=hidden, projection=projection)
     whole = stack(units, one_op=True)
     if whole is None:
-        return known
-    return replace(known, layers=whole.layers, directions=whole.directions)
+        return single
+    return replace(single, layers=whole.layers, directions=whole.directions)
 
 
 def _vendor_network(op: _Op, row: int, name: str) -> Network:

@@ -43,8 +43,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Least number of repetitions of a loop. Two are not enough, because any network may have two equal
-#: parts.
+#: Least number of repetitions of a loop. Two are not enough, because any network may run the same
+#: ops twice.
 LEAST_REPETITIONS = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
@@ -91,15 +91,17 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
     is_token = np.bincount(rows, minlength=len(events)) > 0
     step, rank = events.ints("step", UNKNOWN)[ops], events.ints("rank", UNKNOWN)[ops]
     for members in Groups(rank, thread_ids(events)[ops], step).members():
-        of_thread = ops[members]
-        of_thread = of_thread[np.lexsort((-events.dur_ns[of_thread], events.start_ns[of_thread]))]
-        positions = np.flatnonzero(is_token[of_thread])
-        tokens = of_thread[positions]
+        thread_rows = ops[members]
+        thread_rows = thread_rows[
+            np.lexsort((-events.dur_ns[thread_rows], events.start_ns[thread_rows]))
+        ]
+        positions = np.flatnonzero(is_token[thread_rows])
+        tokens = thread_rows[positions]
         codes = reader.codes(tokens, roles[tokens], regions[tokens] != NONE)
         yield from _calls(
             events,
             reader,
-            _Tokens(tokens, roles[tokens], codes, of_thread, positions, regions[tokens]),
+            _Tokens(tokens, roles[tokens], codes, thread_rows, positions, regions[tokens]),
         )
 
 
@@ -160,7 +162,7 @@ class _Reader:
         return self._memory[key]
 
     def may_compute_gates(self, products: Ints) -> bool:
-        """Return whether a matmul has 3 or 4 times as many outputs as inputs."""
+        """Return whether one of these matmuls has 3 or 4 times as many outputs as inputs."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
@@ -171,23 +173,23 @@ class _Reader:
         The dimensions of each shape are sorted.
         """
         if not self._counts:
-            for one in self._gradients.tolist():
-                step = self._counts.setdefault(self._step_of(one), Counter())
-                step[_sorted(self.operands(one)[0])] += 1
+            for gradient in self._gradients.tolist():
+                step = self._counts.setdefault(self._step_of(gradient), Counter())
+                step[_sorted(self.operands(gradient)[0])] += 1
         return self._counts.get(self._step_of(row), Counter())
 
     def _step_of(self, row: int) -> tuple[int, ...]:
         return tuple(int(column[row]) for column in self._rank_and_step)
 
     def dtype(self, row: int) -> str | None:
-        """Return the op's first known element type; under autocast, the inner op's type."""
+        """Return the first known element type of the inputs; under autocast, of the inner op."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
-        of_row = next((dtype for dtype in named if dtype), None)
-        return of_row if inside == NONE else self.dtype(inside) or of_row
+        own = next((dtype for dtype in named if dtype), None)
+        return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a number per row, equal for ops of equal name, widths, role and ``compiled``."""
+        """Return a number per row; it is equal for equal name, widths, role and ``compiled``."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
@@ -220,14 +222,14 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
     def positions(pattern: Ints) -> list[int]:
         return [position_of[code] for code in pattern.tolist()]
 
-    found = repeats(
+    repeated = repeats(
         tokens.codes,
         wanted=lambda pattern: _holds_cell(reader, tokens, positions(pattern)),
         begins=lambda pattern: _begins(tokens.roles[positions(pattern)].tolist()),
         least=LEAST_REPETITIONS,
     )
-    every = [_Run(reader, tokens, run) for run in found]
-    runs = [run for run in every if run.units]
+    candidates = [_Run(reader, tokens, run) for run in repeated]
+    runs = [run for run in candidates if run.units]
     certain = bool(runs) and _weights_show_cells(reader, runs)
     yield from calls_of(events, "torch", [run.loop(certain) for run in runs])
 
@@ -238,8 +240,8 @@ def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
     If so, each repetition of a pattern uses the same weights, so no layers alternate.
     """
     counts = reader.gradients(runs[0].pattern[0])
-    of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
-    return None not in of_loops and all(counts[w] == n for w, n in of_loops.items())
+    needed = Counter(_sorted(weight) for run in runs for weight in run.weights())
+    return None not in needed and all(counts[w] == n for w, n in needed.items())
 
 
 def _sorted(shape: Shape | None) -> Shape | None:
@@ -259,7 +261,7 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, positions: Sequence[int]) -> b
 def _units_of_gates(
     reader: _Reader, tokens: _Tokens, positions: Sequence[int]
 ) -> tuple[Network, ...]:
-    """Return the cells if each matmul computes all gates of a cell; activations do not count."""
+    """Return the cells if each matmul computes all gates of a cell; activations are ignored."""
     at = np.array(positions)
     roles = tokens.roles[at]
     if CELL in roles:
@@ -305,21 +307,21 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the compiled regions of the run's matmuls; empty if one is outside of regions."""
+        """Return the rows of the compiled regions around matmuls; empty if a matmul has none."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the rows of the run's ops, with ``regions`` if no region has two time steps."""
+        """Return the rows of the run's ops; add ``regions`` if each repetition has its own."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether all repetitions certainly belong to one layer, not two of equal width."""
+        """Return whether all repetitions certainly belong to one layer, not to two equal layers."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
@@ -352,9 +354,9 @@ class _Run:
         tail = int(positions[run.end - run.period]) - before - 1
         names, ops = self._reader.names, self._tokens.ops
         for offset in range(1, tail + 1):
-            here = last + offset
-            if here >= len(ops) or names[ops[here]] != names[ops[before + offset]]:
-                return here - 1
+            place = last + offset
+            if place >= len(ops) or names[ops[place]] != names[ops[before + offset]]:
+                return place - 1
         return last + tail
 
     def _units(self) -> Iterator[Network]:
@@ -372,10 +374,10 @@ class _Run:
             for row, role in zip(self.pattern, self.roles, strict=True)
         ]
         for positions in cells_of(ops):
-            of_cell = [ops[position] for position in positions]
-            if not may_be_cell(of_cell):
+            cell_ops = [ops[position] for position in positions]
+            if not may_be_cell(cell_ops):
                 continue
-            unit = unit_of(of_cell)
+            unit = unit_of(cell_ops)
             inputs = unit.inputs or self._inputs_before(unit)
             yield replace(unit, inputs=inputs)
 

@@ -78,11 +78,11 @@ def xla_calls(events: EventTable) -> Iterator[Call]:
         return
     reader = _Reader(events)
     rows = np.concatenate([loops, kernels])
-    for here in by_step(events, rows):
-        runs = list(_on_device(events, reader, here[np.isin(here, kernels)]))
-        runs = runs or list(_on_host(events, reader, here[np.isin(here, loops)]))
-        runs.sort(key=lambda each: each.start_ns)
-        framework = "jax" if any("jit(" in each.path for each in runs) else "tensorflow"
+    for step_rows in by_step(events, rows):
+        runs = list(_on_device(events, reader, step_rows[np.isin(step_rows, kernels)]))
+        runs = runs or list(_on_host(events, reader, step_rows[np.isin(step_rows, loops)]))
+        runs.sort(key=lambda run: run.start_ns)
+        framework = "jax" if any("jit(" in run.path for run in runs) else "tensorflow"
         after = reader.next_matmul_inputs(runs)
         yield from calls_of(events, framework, list(_loops(reader, runs, after)))
 
@@ -102,13 +102,13 @@ class _Reader:
         self._products = self._in_order(self.is_product)
         self._inputs = Inputs(events)
 
-    def _in_order(self, which: Flags) -> dict[int, tuple[Ints, Ints]]:
-        """Return {rank: (rows, starts)} of the events in the mask ``which``, sorted by start."""
-        rows = np.flatnonzero(which)
+    def _in_order(self, mask: Flags) -> dict[int, tuple[Ints, Ints]]:
+        """Return {rank: (rows, starts)} of the events in ``mask``, sorted by start."""
+        rows = np.flatnonzero(mask)
         rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
         ranks = np.unique(self.rank[rows]).tolist()
-        of_rank = {rank: rows[self.rank[rows] == rank] for rank in ranks}
-        return {rank: (own, self.start_ns[own]) for rank, own in of_rank.items()}
+        by_rank = {rank: rows[self.rank[rows] == rank] for rank in ranks}
+        return {rank: (own, self.start_ns[own]) for rank, own in by_rank.items()}
 
     def path(self, row: int) -> str:
         """Return the path of the instruction in the program; empty if it was not recorded."""
@@ -132,14 +132,14 @@ class _Reader:
 
         The width is the dimension that both operands share.
         """
-        ends = [int(self.end_ns[each.rows].max()) for each in runs if not each.backward]
+        ends = [int(self.end_ns[loop.rows].max()) for loop in runs if not loop.backward]
         if not ends:
             return None
         at = int(runs[0].rows[0])
         products, starts = self._products[int(self.rank[at])]
         later = map(int, products[np.searchsorted(starts, max(ends)) :])
-        of_step = itertools.takewhile(lambda row: self.step[row] == self.step[at], later)
-        outside = (row for row in of_step if not _BODY.match(self.path(row)))
+        in_step = itertools.takewhile(lambda row: self.step[row] == self.step[at], later)
+        outside = (row for row in in_step if not _BODY.match(self.path(row)))
         operands = self.operands(next(outside, NONE))
         shared = set(operands[0]) & set(operands[1]) if operands else set()
         return shared.pop() if len(shared) == 1 else None
@@ -153,9 +153,9 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
     """Yield the runs of loops that are recorded as events (on a CPU), the last first.
 
     ``loops`` are of one step, sorted by start. The event of a loop may end before its body, which
-    XLA then runs on other threads. So the body lasts until the next loop of the same path begins,
-    without the ops that XLA moved out of that loop: they occur for the first time after the event
-    and after the last matmul.
+    XLA then runs on other threads. So the body lasts until the next loop of the same path begins.
+    Ops that first occur after the loop's event and after its last matmul do not count, because XLA
+    moved them out of the next loop.
     """
     if not len(loops):
         return
@@ -226,22 +226,22 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
     """
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
-    for each in runs:
-        (backward if each.backward else forward).setdefault(each.forward_path, []).append(each)
-    for each in runs:
-        units = () if each.backward else _units(reader, each)
+    for run in runs:
+        (backward if run.backward else forward).setdefault(run.forward_path, []).append(run)
+    for run in runs:
+        units = () if run.backward else _units(reader, run)
         if not units:
             continue
-        alike, back = forward[each.forward_path], backward.get(each.forward_path, [])
+        alike, back = forward[run.forward_path], backward.get(run.forward_path, [])
         paired = len(alike) == len(back)
-        rows = back[::-1][alike.index(each)].rows if paired else np.empty(0, dtype=np.int64)
-        products = len(each.products)
+        rows = back[::-1][alike.index(run)].rows if paired else np.empty(0, dtype=np.int64)
+        products = len(run.products)
         yield Loop(
             form=LOOP,
             op=f"while, {products} product" + "s" * (products != 1),
-            count=each.count,
+            count=run.count,
             units=units,
-            rows=each.rows,
+            rows=run.rows,
             backward=rows,
             time_steps_certain=True,
             next_matmul_inputs=after,
@@ -250,9 +250,9 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
-    """Return the cells of a time step: the fewest that fit as many of its matmuls as possible.
+    """Return the cells of a time step, with as many matmuls and as few cells as possible.
 
-    Matmuls before and after the cells may be left out, if a tanh shows the cells' hidden units.
+    Matmuls before and after the cells are left out only if a tanh shows the cells' hidden units.
     """
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
@@ -260,7 +260,7 @@ def _units(reader: _Reader, run: _LoopRun) -> tuple[Network, ...]:
     named = layer_named(path[len(run.path) :]) or layer_named(run.path)
     if None in operands:
         return (Network(named if named in GATES else None),) if named else ()
-    pairs = [each for each in operands if each]
+    pairs = [pair for pair in operands if pair]
     for size in range(len(pairs), 0, -1):
         for first in range(len(pairs) - size + 1):
             units = _units_of(pairs[first : first + size], tanhs, named)
@@ -300,18 +300,18 @@ def _unit(
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
         weights = [_weight_beside(batch, pair) for pair in operands]
-        known = [weight for weight in weights if weight]
-        if len(known) < len(weights):
+        recorded = [weight for weight in weights if weight]
+        if len(recorded) < len(weights):
             continue
         widths = (a if b == batch else b for a, b in tanhs if batch in (a, b))
-        unit, hidden = unit_of_products(known, named), min(widths, default=None)
+        unit, hidden = unit_of_products(recorded, named), min(widths, default=None)
         if unit.hidden is None and hidden:
-            unit = unit_beside_tanh(known, hidden)
+            unit = unit_beside_tanh(recorded, hidden)
         if unit.hidden:
             fitting.append(replace(unit, batch=batch))
     states = [set(shape) for shape in tanhs]
-    read = [unit for unit in fitting if {unit.batch, unit.hidden} in states]
-    return next(iter(read or fitting), Network())
+    in_tanhs = [unit for unit in fitting if {unit.batch, unit.hidden} in states]
+    return next(iter(in_tanhs or fitting), Network())
 
 
 def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:

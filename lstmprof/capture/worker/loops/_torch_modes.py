@@ -83,7 +83,7 @@ def set_switches(request: CaptureRequest) -> None:
         torch.backends.mkldnn.set_flags(False)
     torch.autograd.set_detect_anomaly(request.anomaly)
     if request.deterministic:
-        if not hasattr(torch, "use_deterministic_algorithms"):  # before 1.8
+        if not hasattr(torch, "use_deterministic_algorithms"):  # before PyTorch 1.8
             raise _lacks("switch for determinism")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.deterministic = True

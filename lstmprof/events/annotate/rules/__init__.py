@@ -86,8 +86,8 @@ def path_rule(path: str) -> Rule | None:
     rule = next((rule for rule in PRIMITIVE_RULES if rule.pattern.fullmatch(last)), None)
     if rule is None and last[1:2].isupper():
         rule = op_rule(f":{_NUMBERED.sub('', last[1:])}")
-    known = rule is not None and rule is not UNKNOWN_TYPE
-    return rule if known else kernel_rule(last[1:])
+    matches = rule is not None and rule is not UNKNOWN_TYPE
+    return rule if matches else kernel_rule(last[1:])
 
 
 @lru_cache(maxsize=65536)
@@ -110,7 +110,7 @@ def rnn_family(name: str) -> str | None:
 
 
 def rule_text(number: int) -> str:
-    """Return the unique text of the rule in the column ``rule``: ``op: <reason> (<framework>)``."""
+    """Return a rule's unique text for the column ``rule``: ``op: <reason> (<framework>)``."""
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:

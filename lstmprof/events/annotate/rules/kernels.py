@@ -119,13 +119,13 @@ def _written(name: str) -> tuple[str, str]:
 
 def _arguments(template: str) -> list[str]:
     """Split a template's arguments at the outermost commas."""
-    depth, begin, found = 0, 0, []
+    depth, begin, arguments = 0, 0, []
     for place, letter in enumerate(template):
         depth += (letter in "<([{") - (letter in ">)]}")
         if letter == "," and not depth:
-            found.append(template[begin:place].strip())
+            arguments.append(template[begin:place].strip())
             begin = place + 1
-    return [*found, template[begin:].strip()]
+    return [*arguments, template[begin:].strip()]
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:

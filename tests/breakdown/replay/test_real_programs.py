@@ -18,7 +18,7 @@ from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload
 
 pytest.importorskip("torch")
-PROGRAMS = Path(__file__).parents[2] / "benchmarks" / "diagnosis" / "programs"
+PROGRAMS = Path(__file__).parents[3] / "benchmarks" / "diagnosis" / "programs"
 NETWORK = Workload("tiny", 1, 4, False, 2, 3, 4, 2, "ce")
 CATEGORIES = {"casts": ("cast",), "transposes": ("layout", "transfer")}
 

@@ -11,7 +11,7 @@ import pytest
 import shared_traces
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.breakdown.replay.changes import CHANGES, faster_gemms, nothing
+from lstmprof.breakdown.replay.changes import CHANGES, faster_gemms, unchanged_times
 from lstmprof.breakdown.replay.what_if import predictions
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.threads import thread_ids
@@ -39,7 +39,7 @@ def account(table: pa.Table) -> list[Any]:
 def test_unchanged_a_step_takes_as_long_as_it_did(path: Path) -> None:
     events, found = profile(path)
     for window in found:
-        (same,) = predictions(events, window, [nothing])
+        (same,) = predictions(events, window, [unchanged_times])
         assert abs(same.replayed_ns - same.observed_ns) <= MOST_ERROR * same.observed_ns
         assert account(same.ledger) == account(ledger(events, [window]))
 

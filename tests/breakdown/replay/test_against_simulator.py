@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from breakdown.replay import removed_causes as truly
 from events.rows import table
 from hypothesis import given, settings, strategies as st
-from replay import removed_causes as truly
 from simulator import drawn_programs as drawn
 from simulator.drawn_programs import Body
 from simulator.gpu_programs import (
@@ -135,7 +135,7 @@ def test_unchanged_every_program_gives_its_times_back(
     simulation = run([(MAIN, (step, *inner[0], step)), (LOADER, other)], machine)
     events = annotated(table(simulation.rows), captured=captured)
     for window in windows(events, captured=captured):
-        (found,) = predictions(events, window, [changes.nothing])
+        (found,) = predictions(events, window, [changes.unchanged_times])
         assert found.observed_ns == found.replayed_ns == found.predicted_ns
         assert accounted(found.ledger) == accounted(ledger(events, [window]))
 

@@ -6,7 +6,7 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof import names
-from lstmprof.breakdown.replay.changes import CHANGES, Change, faster_gemms, nothing
+from lstmprof.breakdown.replay.changes import CHANGES, Change, faster_gemms, unchanged_times
 from lstmprof.breakdown.replay.what_if import Prediction, predictions
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
@@ -48,7 +48,7 @@ TWO_GEMMS = [
 @pytest.mark.parametrize(
     ("change", "length_ns"),
     [
-        (nothing, 25),
+        (unchanged_times, 25),
         # L1 takes 0 and its kernel starts at once: 3 … 11, 11 … 19, sync until 20, 2 more
         (CHANGES["launch"], 22),
         # the op begins at 0, its first kernel at 4: 12, 20, the sync until 21, nothing after it
@@ -71,7 +71,7 @@ def test_time_hidden_behind_what_vanishes_comes_to_light(change: Change, length_
 
 
 def test_the_next_bottleneck_is_a_part_of_the_ledger() -> None:
-    assert predicted(TWO_GEMMS, nothing).bottleneck == ("busy", "gemm", 16)
+    assert predicted(TWO_GEMMS, unchanged_times).bottleneck == ("busy", "gemm", 16)
     # of 1 ns each at 6 and 11: both gaps before them end with a latency of 2
     assert predicted(TWO_GEMMS, faster_gemms(8)).bottleneck == ("idle", "launch latency", 4)
 

@@ -23,7 +23,7 @@ from simulator.gpu_programs import (
 )
 
 from lstmprof.breakdown.replay.calls import VIEWS
-from lstmprof.events.threads import ASKS
+from lstmprof.events.threads import VALUE_READS
 
 Rewritten = tuple[Body, Machine]
 #: Scopes that are Python's; an op is the framework's.
@@ -31,7 +31,7 @@ PYTHON = ("step", "range", "python")
 #: What a view that goes with the call after it is called from then on.
 GONE = "gone"
 #: Ops that take no time where nothing is waited for.
-FREE = (*ASKS, GONE)
+FREE = (*VALUE_READS, GONE)
 
 
 def mapped(body: Body, change: Callable[[Instruction], Body]) -> Body:
@@ -126,7 +126,7 @@ def without_last_python(body: Body, scope: str | None) -> Body:
 
 def without_syncs(body: Body, machine: Machine) -> Rewritten:
     """All that wait before the last work is sent, and what asking for values takes until then."""
-    body = marked_views(opened(body), lambda one, around: getattr(one, "name", None) in ASKS)
+    body = marked_views(opened(body), lambda one, around: getattr(one, "name", None) in VALUE_READS)
     whole = sum(isinstance(one, (Launch, BlockingCopy)) for one in flat(body))
     body = without_ways_in(body, lambda one, around, sent: one.name in FREE and sent < whole)
     sent = 0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import shared_traces
+from breakdown.replay.test_simulate import TWO_GEMMS, step
 from events.rows import table
 from hypothesis import assume, given, settings, strategies as st
-from replay.test_simulate import TWO_GEMMS, step
 from simulator import drawn_programs as drawn
 from simulator.drawn_programs import Body
 from simulator.gpu_programs import Machine, Within
