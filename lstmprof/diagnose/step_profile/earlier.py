@@ -70,4 +70,5 @@ def _late_launches(events: EventTable, work: Ints) -> Ints:
     call = events.rows_named("launch_id")[first]
     blocks = events.end_ns[call] > events.start_ns[first]  # the work begins during the call
     launched_ns = np.where(blocks, events.start_ns[call], events.end_ns[call])
-    return begins[1:][(call != NONE) & (launched_ns > ends[:-1])]
+    late = (call != NONE) & (launched_ns > ends[:-1])
+    return np.asarray(begins[1:][late], dtype=np.int64)
