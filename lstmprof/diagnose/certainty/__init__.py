@@ -243,7 +243,7 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hiding_lack(profile: StepProfile) -> Lack | None:
-    """Return the first ``Lack`` of data that hides where time went; None for a busy device."""
+    """Return the first lack of data that hides where time went; None for a mostly busy device."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
