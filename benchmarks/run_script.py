@@ -24,7 +24,8 @@ import time
 from pathlib import Path
 
 ROUNDS = 7
-#: Steps of the script. lstmprof measures fewer than MEASURED of them; the others are compared.
+#: Number of steps of the script. lstmprof measures fewer than MEASURED of them; the steps after
+#: MEASURED are compared.
 STEPS, MEASURED = 400, 150
 _START = "import torch\n"
 _TRAINING = f"""

@@ -170,7 +170,7 @@ def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str], wan
 
 
 def demo(folder: Path, machine: str) -> list[Answer]:
-    """Capture the demo's implementations; diagnose each slower one with torch-nn-lstm."""
+    """Capture the demo's implementations; diagnose each slower one against torch-nn-lstm."""
     place = folder / "demo"
     if len(list(place.glob("*/run.json"))) < len(DEMO):
         asked = [word for name in DEMO for word in ("--impl", name)]

@@ -91,7 +91,7 @@ class Outcome:
 
 
 def request_of(case: Case, label: str) -> CaptureRequest:
-    """Return the capture request for the run ``label`` of ``case``, or for its clean run."""
+    """Return the request to capture ``case`` or, if ``label`` is CLEAN, the clean run."""
     return CaptureRequest(
         case.implementation,
         case.workload,

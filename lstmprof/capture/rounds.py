@@ -270,7 +270,10 @@ class _Sweep:
     def _round_done(
         self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
     ) -> Run | LstmprofError | None:
-        """Add a round's result to its run; return the run if it is complete, or the error."""
+        """Add a round's result to its run; return the run if it is complete, else None.
+
+        If the round or the writing of the run failed, return the error.
+        """
         of = self.captures[name]
         if isinstance(result, LstmprofError):
             if len(of.kept):

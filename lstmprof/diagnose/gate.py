@@ -401,7 +401,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return functions, strictest first; two runs for which a function is equal form a pair."""
+    """Return functions of a run, strictest first; two runs with equal results form a pair."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

@@ -119,7 +119,7 @@ def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """Return the names in ``STACKS`` of what the profile has; ops, which all have, are last."""
+    """Return those of ``STACKS`` that the profile can show; ops, which it always can, are last."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]

@@ -68,7 +68,7 @@ class Cut:
 
 
 def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
-    """Return the windows of the steps from ``first`` to ``last`` of all ranks."""
+    """Return the windows, of all ranks, of the steps numbered ``first`` to ``last``."""
     chosen = [w for w in windows if w.step is not None and first <= w.step <= last]
     if not chosen:
         there = list(dict.fromkeys(w.step for w in windows if w.step is not None))
@@ -323,7 +323,7 @@ def _parts_of(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """Return (the text before the first event, the rest of the text that was read)."""
+    """Return (the text before the first event, the text that was read after it)."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)

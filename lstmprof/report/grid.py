@@ -306,7 +306,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return indices: each group's fastest run, and the runs whose interval overlaps with it."""
+    """Return indices of each group's fastest run, and of runs whose intervals overlap its own."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}

@@ -34,9 +34,10 @@ from lstmprof.report.timeline import part_codes
 #: Callees that each take a smaller share of the picture's time than this are joined into one box
 #: ("5 smaller callees"). The joined box is left out if its share is also smaller.
 LEAST_SHARE = 0.01
-#: Most nested boxes in a picture. A run with more events than ``MOST_EVENTS`` has no pictures.
+#: Largest number of nested boxes in a picture. A run with more events than ``MOST_EVENTS`` has no
+#: pictures.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: Most pictures of a page, and most pairs of runs that have a picture.
+#: Largest number of pictures on a page, and of pairs of runs with a picture.
 MOST_ICICLES, MOST_PAIRS = 40, 12
 #: Index of the part of the breakdown for boxes that belong to no part.
 _NO_PART = -1

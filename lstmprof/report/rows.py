@@ -37,8 +37,8 @@ MOST_ON_PATH = 100_000
 #: Conditions that may differ between the runs in the chart of sizes. A row's name shows the
 #: conditions that differ.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: Most cells in the chart of stability: ``ALL_CELLS`` for all runs together, but ``LEAST_CELLS``
-#: per run if there are many runs.
+#: Largest number of cells in the chart of stability: ``ALL_CELLS`` for all runs together, but
+#: ``LEAST_CELLS`` per run if there are many runs.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
 #: If a group has more pairs of runs than this, only the pairs with the baseline are shown.
 MOST_PAIRS = 800
@@ -91,13 +91,13 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the longest kernels of each run, with the columns of ``breakdown --table kernels``."""
+    """Return the ``MOST_KERNELS`` kernels with most time of each run, without small shares."""
     rows = (row for run in runs for row in _first_rows(run, run.breakdown.kernels, MOST_KERNELS))
     return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the table ``launch_gaps`` of each run that used a device, without copies."""
+    """Return rows of the table ``launch_gaps``, without copies, of each run on a device."""
     rows: list[Row] = []
     for run in runs:
         if run.profile.device is not None:
@@ -119,7 +119,7 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def layers(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the first layers of each run, with the columns of ``breakdown --table layers``."""
+    """Return the first ``MOST_LAYERS`` rows of the table ``layers`` of each run."""
     return [
         row for run in runs for row in _first_rows(run, run.breakdown.table("layers"), MOST_LAYERS)
     ]

@@ -26,12 +26,12 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Most events that are drawn for one step, and for all steps together. These limits keep the page
-#: below a few megabytes.
+#: Largest number of events that are drawn for one step, and for all steps together. These limits
+#: keep the page below a few megabytes.
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
-#: Most host threads, and most levels of nested calls, that are drawn.
+#: Largest number of host threads, and of levels of nested calls, that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
-#: Most ranks of a run that have a timeline.
+#: Largest number of ranks of a run that have a timeline.
 MOST_RANKS = 8
 #: Columns of the events table that a click on an event shows.
 FACTS = (
@@ -212,7 +212,7 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return for each of ``rows`` where in ``rows`` the row is that it links to, or −1.
+    """Return for each of ``rows`` the place in ``rows`` of the row that it links to, or −1.
 
     ``linked`` has one entry per row of the table: the row that it links to.
     """

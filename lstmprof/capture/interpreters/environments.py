@@ -75,7 +75,7 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return the running interpreter if it has one of ``versions``, else the first one found.
+    """Return the running interpreter if it has one of ``versions``, else the first that is found.
 
     ``versions`` are minor versions such as ``3.7``, the preferred one first. The error says that
     ``what`` needs one of ``versions``.

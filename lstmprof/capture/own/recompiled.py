@@ -75,7 +75,7 @@ class Recompilations:
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Record a recompilation if the call compiled the function, which was known already.
+        """Record a recompilation if this call compiled the function, and an earlier call had, too.
 
         ``before``: how often the function had been compiled before the call. ``title`` names the
         function and where it is defined, so it stays the same if the script creates the function

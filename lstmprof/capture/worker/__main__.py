@@ -319,7 +319,7 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Return [fault, next step], one line each; ``era``: the implementation's era, "" without."""
+    """Return [fault, next step], one line each; ``era`` is the implementation's era or empty."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:

@@ -124,7 +124,7 @@ class LineSampler:
         self._active: Counter[_Stack] = collections.Counter()
         self._beside: Counter[_Stack] = collections.Counter()
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
-        # ns of the script's functions with the functions that they call
+        # ns of each function of the script, including the functions that it calls
         self._within: Counter[CodeType] = collections.Counter()
         self._trees: Set[CodeType] = set()  # functions that visit trees
         self._frames: List[FrameType] = []  # the script's frames in the previous sample

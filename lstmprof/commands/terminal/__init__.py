@@ -204,7 +204,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Return bars of at most ``width`` characters; those of non-zero values, of at least 1/8."""
+    """Return bars of at most ``width`` characters; a non-zero value has at least 1/8 character."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]

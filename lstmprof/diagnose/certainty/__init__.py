@@ -58,8 +58,9 @@ SMALL_SHARE = 0.01
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: If two runs make the same calls, all slower by some factor, a finding is the cause only if the
-#: time by which it exceeds this factor is at least this share of the difference between the steps.
+#: Two runs may make the same calls, all slower by some factor in one run. Then a finding is the
+#: cause only if its time beyond this factor is at least this share of the difference between the
+#: steps.
 CAUSE_SHARE = 0.3
 
 
@@ -145,8 +146,8 @@ def _outcome_of_same_work(
 ) -> Outcome:
     """Return the outcome for two runs that make the same calls although one run is slower.
 
-    The cause is a finding that grew by more than the factor by which all calls are slower, or a
-    setting.
+    The cause is a finding that grew by more than the factor by which all calls are slower, or it is
+    a setting.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = slow.length_ns - fast.length_ns
@@ -243,7 +244,7 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hiding_lack(profile: StepProfile) -> Lack | None:
-    """Return the first ``Lack`` of data that hides where time went; None for a busy device."""
+    """Return the first lack of data that hides where time went; None for a mostly busy device."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 

@@ -258,7 +258,7 @@ def findings(
 
     The findings sum to the difference of the steps' lengths, or to the step's length for a single
     run (``fast`` is None). ``savings`` is kind -> saving for a single run. The saving of a kind
-    that ``savings`` lacks is all time of this kind.
+    that ``savings`` lacks is all the time of this kind.
     """
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)

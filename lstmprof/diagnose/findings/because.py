@@ -126,7 +126,7 @@ def most_of(finding: Finding) -> str | None:
 
 
 def named(finding: Finding) -> str:
-    """Return the words for a finding's kind of time; for some kinds, they name the main items."""
+    """Return the words for a finding's kind of time; for some kinds, the words name what ran."""
     if finding.kind == causes.LAUNCH:
         whole = total_ns(finding.contributors)
         copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))

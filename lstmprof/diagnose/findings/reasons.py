@@ -127,7 +127,7 @@ def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run's threads outnumber its CPUs or keep more CPUs busy."""
+    """Return the reason if the slow run has more threads than CPUs, or if its threads spin."""
     cpus, threads = slow.info.affinity, slow.info.threads
     fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
     if cpus and threads and threads > len(cpus) and fewer:

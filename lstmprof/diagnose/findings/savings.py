@@ -79,8 +79,8 @@ def _replayed(
     """Yield (kind, replayed saving) for casts and copies that take ``_LEAST_SHARE`` of the step.
 
     Yield nothing if the profile has no launches, because then a replay does not know which work
-    waits for which. Yield nothing if the length of the replayed step differs from the measured
-    length by more than ``REPLAY_ERROR``.
+    waits for which. Yield nothing if the replay of the unchanged step differs from the measured
+    step by more than ``REPLAY_ERROR``.
     """
     least = _LEAST_SHARE * profile.length_ns
     replayed_kinds = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]

@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs between two runs; ``fits``: the slow run's value may be the slower."""
+    """A setting that differs between two runs; ``fits``: the slow run may have the slower value."""
 
     setting: str
     slow: str

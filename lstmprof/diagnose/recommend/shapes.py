@@ -32,7 +32,7 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
 @dataclass(frozen=True)
 class Shape:
-    """A network and its conditions.
+    """A network and its conditions: precision, mode, device and so on.
 
     ``layer`` is the row of the layer table with the sizes; it is None if run.json has the sizes.
     """

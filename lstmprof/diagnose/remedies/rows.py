@@ -19,7 +19,7 @@ TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
 #: TensorFlow 1 has other functions than TensorFlow 2. A profile that lstmprof did not capture does
 #: not show the version, and counts as TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
-#: Least number of kernels, launches or calls per step that count as a series. Chosen by hand.
+#: Least number of kernels, launches or calls per step that count as many. Chosen by hand.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
 _COMPILED_KERNEL = re.compile(r"^triton_|fusion")

@@ -434,8 +434,8 @@ def compiled_alone(profile: StepProfile) -> str | None:
 def is_compiled_again(profile: StepProfile) -> bool:
     """Return whether several steps compile, or one function is compiled ``_AGAIN`` times.
 
-    The number of compilations of a function decides in two cases. Without step markers, the
-    profile has this number. If only one step was profiled, ``lstmprof run`` counted it.
+    The number of compilations of a function counts in two cases: without step markers, if the
+    profile shows this number; and with one profiled step, if ``lstmprof run`` counted them.
     """
     facts = profile.seen.compiled
     if profile.marked:

@@ -195,7 +195,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the work of a captured run's step from run.json; None if it is unknown."""
+    """Return the work of a step, computed from the workload in run.json; None if it is unknown."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None

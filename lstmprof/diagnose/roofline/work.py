@@ -131,7 +131,7 @@ def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
     rows, tokens = w.batch * w.time_steps, 0
     if w.data:  # assume one distinct token, because the user's data file may be gone
         tokens = 1
-    elif w.variable_length or w.vocabulary:  # the data is drawn only if it matters
+    elif w.variable_length or w.vocabulary:  # generate data only if sizes depend on it
         batch: Any = workloads.batch(w, seed)
         lengths = batch.lengths if w.variable_length else np.full(w.batch, w.time_steps)
         rows = int(lengths.sum())

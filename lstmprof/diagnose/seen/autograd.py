@@ -28,7 +28,7 @@ _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
 #: Hooks run after the ops that it calls.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
-#: Ops that no gradient calls; users write them in a forward pass.
+#: Ops that computing gradients never calls; users write these ops in a forward pass.
 _FORWARD = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|linear"
     r"|conv[123]d|dropout|layer_norm|batch_norm|embedding|scaled_dot_product_attention)$"

@@ -122,7 +122,7 @@ class Preparing:
         return np.concatenate([border for some in times for border in some.bounds])
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return a mask of the intervals that belong to the input.
+        """Return a mask of the intervals that count as preparing the input.
 
         On a host: intervals in which the thread of the step prepares the input; also intervals
         without a computing op in which TensorFlow's op ``NEXT_OP`` runs on any thread.
@@ -282,7 +282,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the ``chosen`` event that contains the event, or its launch call.
+    """Return for each event the ``chosen`` event that contains it, or that contains its launch.
 
     A chosen event contains itself. The value is ``NONE`` if there is no such event.
     """

@@ -306,7 +306,7 @@ def looped_module(lane: Lane) -> tuple[str, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return path in the names of ops or kernels -> number of occurrences per step.
+    """Return scope path -> occurrences per step, for names of ops and kernels that are paths.
 
     Only paths with a loop or the name of a recurrent layer are returned.
     """
@@ -353,7 +353,7 @@ ONE_CELL = re.compile(
 
 
 def peepholes(lane: Lane) -> float:
-    """Return the number per step of elementwise products of (batch, hidden) with (hidden,)."""
+    """Return the number per step of elementwise products of a matrix and a vector."""
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))

@@ -178,7 +178,7 @@ class StepProfile:
 
     @property
     def cells(self) -> int | None:
-        """Return the cells per step (time steps × layers × directions), or None if unknown."""
+        """Return the number of cells per step: time steps × layers × directions, or None."""
         w = self.info.workload
         return (w.time_steps or 0) * (w.layers or 0) * (2 if w.bidirectional else 1) or None
 

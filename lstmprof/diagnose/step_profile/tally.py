@@ -260,7 +260,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """Return the gaps in ns: each before an activity that starts in a step, or before its end."""
+    """Return the gaps in ns before activities that start in a step, and before a step's end."""
     rows = events.rows_of_rank(rank)
     is_here = events.ints("device", UNKNOWN) == device
     rows = rows[(is_here & events.is_kind(*ACTIVITY_KINDS))[rows]]

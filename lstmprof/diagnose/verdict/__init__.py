@@ -61,8 +61,8 @@ _IN_WORDS = {
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: If a device waits for its host in several ways, all these waits together are the bottleneck if
-#: the waits other than the named wait take at least this share of the named wait's time. Chosen by
+#: A device may wait for its host in several ways. If the other waits together take at least this
+#: share of the time of the wait that is named, all waits together are the bottleneck. Chosen by
 #: hand.
 _OTHER_WAITS = 0.1
 #: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each of these waits that takes
@@ -387,7 +387,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 def _then(
     findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
 ) -> str:
-    """Return a clause with the other long waits, not in ``named``, and their times; "" if none."""
+    """Return a clause with those long waits that ``named`` lacks, and their times; "" if none."""
     of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:

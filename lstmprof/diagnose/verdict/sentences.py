@@ -84,7 +84,7 @@ def _forecast_error(error: Error | None) -> str:
 def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return a sentence: the predicted step, the saving, and the then largest part of the step.
+    """Return a sentence: the predicted step, the saving, and the largest part of this new step.
 
     The sentence ends with the known error of such forecasts (``error``) and with doubts.
     """

@@ -43,8 +43,8 @@ from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
 
-#: Largest number of events of a run whose critical paths are written: more take seconds, and would
-#: all be in memory. Chosen by hand.
+#: The critical paths are written only for runs with at most this many events: with more events,
+#: they take seconds, and all events would be in memory. Chosen by hand.
 _MOST_ON_PATH = 300_000
 #: (start, end) in ns of the exported part of a run; the end is not included.
 Span = tuple[int, int]

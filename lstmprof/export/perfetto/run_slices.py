@@ -183,8 +183,8 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: The busy share is computed for this many equal parts of the time, or for fewer parts that have at
-#: least this length.
+#: The busy share is computed for ``PARTS`` equal parts of the time, or for fewer parts if these
+#: would be shorter than ``LEAST_PART_NS``.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
@@ -248,7 +248,7 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
-    """Return (times, number of enqueued activities that have not ended, from each time on)."""
+    """Return (times of changes, number of enqueued, unfinished activities from then on)."""
     enqueued = rows.returned_ns[rows.launched]
     done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
@@ -260,7 +260,7 @@ _MOST_BYTES_PER_NS = 1e6
 
 
 def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return (times, summed bandwidth in GB/s of the running copies, from each time on)."""
+    """Return (times of changes, summed bandwidth of the running copies from then on in GB/s)."""
     plausible = (rows.copied_bytes > 0) & (rows.end_ns > rows.start_ns)
     plausible &= rows.copied_bytes < _MOST_BYTES_PER_NS * (rows.end_ns - rows.start_ns).astype(
         np.float64
@@ -283,7 +283,7 @@ def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Return (times of changes, sum of ``amounts`` of the intervals that contain each time)."""
+    """Return (times of changes, sum of ``amounts`` of the open intervals from then on)."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

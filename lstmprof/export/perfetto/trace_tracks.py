@@ -206,8 +206,8 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: lstmprof replaces process and thread ids of this size or more by numbers from this number on. The
-#: names of the tracks show the real ids.
+#: lstmprof replaces process and thread ids of this number or more by new numbers, from this number
+#: on. The names of the tracks show the real ids.
 _FIRST_FREE_ID = 2**30
 #: Positions of the tracks in a process; the track of device n has ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16

@@ -278,7 +278,7 @@ def script_json(value: Any) -> str:
 
 
 def packed(timeline: Timeline) -> dict[str, Any]:
-    """Return a timeline for the page's scripts: start times as differences, compressed, base64."""
+    """Return a timeline for the page's scripts: starts as differences, compressed, in base64."""
     columns = dict(timeline.columns)
     columns["start_ns"] = _differences(columns["start_ns"])
     columns["dur_ns_of"] = columns.pop("dur_ns")

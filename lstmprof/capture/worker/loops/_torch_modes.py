@@ -46,7 +46,7 @@ def set_tf32(precision: str) -> None:
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """Return a function that makes the autocast context for forward and loss (or an empty one)."""
+    """Return a function that makes the context for forward and loss; without AMP it is empty."""
     if precision not in AUTOCAST:
         return contextlib.nullcontext
     wanted = AUTOCAST[precision]

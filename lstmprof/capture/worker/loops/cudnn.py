@@ -154,7 +154,7 @@ class Trainer(loops.Trainer):
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return (name of a cuDNN call in the profile, kernels that ran if it occurs), in pairs."""
+        """Return pairs (name of a cuDNN call, kernels that ran if the profile has this call)."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:

@@ -85,7 +85,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         self.function = jax.jit(body, donate_argnums=0)
 
     def _data(self, seed: int) -> Tuple[Data, Data]:
-        """Return (inputs and lengths as ``apply`` takes them, targets), 32-bit NumPy arrays."""
+        """Return ((inputs, lengths if the layers know them), targets): 32-bit NumPy arrays."""
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
         dtype = np.int32 if self.workload.vocabulary else np.float32
