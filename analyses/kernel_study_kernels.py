@@ -172,7 +172,7 @@ def _why(line: dict[Hashable, str]) -> str:
 
 
 def _in_words(name: str) -> str:
-    """Return the study's ``name`` of an implementation; explain it if it is a mode of Keras."""
+    """Return ``name``, the study's name for an implementation; add which mode of Keras it is."""
     return f"{name} (Keras's layer with {_MODES[name]})" if name in _MODES else name
 
 

@@ -269,7 +269,7 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
     """Return the words of ``sql``, which must be one SELECT.
 
-    DuckDB's ``get_table_names`` would return only tables, but it may access the network.
+    DuckDB's ``get_table_names`` finds the tables exactly, but it may access the network.
     """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:

@@ -149,7 +149,7 @@ QUANTILE = 0.1
 
 @dataclass(frozen=True)
 class Iterations:
-    """The timed iterations of a run after warm-up: rows of timings.parquet, and run.json."""
+    """The timed iterations of a run after warm-up (rows of timings.parquet), with its run.json."""
 
     table: pa.Table
     info: RunInfo

@@ -267,7 +267,7 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
     """Yield the numbers, from ``begin`` on, of tasks that may run at the same time.
 
-    No two of these tasks write runs of the same name, except the shares of a job.
+    No two of these tasks write runs of the same name, unless they are parts (``Share``) of one job.
     """
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):

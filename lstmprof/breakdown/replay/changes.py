@@ -112,8 +112,8 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
     Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
     these tensors. For each autograd node of ``x[t]`` or ``x[a:b]`` in such a sum, only the copy
-    stays. The way into the slicing op vanishes; the op itself stays, because ``unbind`` calls it,
-    too.
+    stays. In the forward pass, the slicing op stays, because ``unbind`` calls it, too; but the host
+    time of the call around this op becomes 0.
     """
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)

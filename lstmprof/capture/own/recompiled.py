@@ -156,8 +156,8 @@ def _by_name(call: Call) -> Dict[str, Any]:
         return dict(numbers, **call.kwargs)
 
 
-#: ``0/3: `` before a reason: the version of the function whose guard failed, counted from 0. Older
-#: PyTorch writes no version.
+#: Prefix of a reason, such as ``0/3: ``. The second number is the version of the function whose
+#: guard failed; the first version is 0. Older PyTorch writes no version.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
 #: The comment behind a guard, which shows the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")

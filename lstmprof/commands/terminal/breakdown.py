@@ -39,7 +39,10 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print each run's times, breakdown (``profiled``: of profiled steps) and ``top`` kernels."""
+    """Print each run's times, its breakdown and its ``top`` longest kernels.
+
+    The breakdown is of the profiled steps instead of the clean step if ``profiled`` is True.
+    """
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         steps = breakdown.steps(profiled=profiled)

@@ -130,7 +130,7 @@ NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "memsets", "memset"),
 }
-#: Noun of ``tally`` → words for users that follow ``mean``, ``median`` or ``longest``: for example
+#: Noun of ``tally`` → words that users read after ``mean``, ``median`` or ``longest``: for example
 #: ``computing op``.
 _LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},

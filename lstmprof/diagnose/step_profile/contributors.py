@@ -200,7 +200,10 @@ def _called(events: EventTable, intervals: Intervals, device: int | None) -> Int
 
 
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    """Return (states, parts) of the time intervals; parts have no ``TAIL`` prefix."""
+    """Return two columns: each interval's state (busy or idle), and its part of the breakdown.
+
+    The prefix ``TAIL``, which marks waits at the end of a step, is removed from parts.
+    """
     states = np.array([state for state, _ in intervals.labels], dtype=object)
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
     return states[intervals.label].astype(str), parts[intervals.label].astype(str)

@@ -140,9 +140,9 @@ class Verdict:
 
     @property
     def baseline_ms(self) -> str:
-        """Return the baseline's step as text, such as ``22.3 ms per step``.
+        """Return the baseline's step time as text, such as ``22.3 ms per step``.
 
-        For a single run, the text is a dash instead of a number.
+        For a single run, a dash replaces the number.
         """
         return f"{milliseconds(self.baseline_ns)} ms {self.baseline_per}"
 

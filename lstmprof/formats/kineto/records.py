@@ -186,7 +186,7 @@ class Records:
         self._with_args = _concatenated(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
-        """Append the fields of ``events``, and return their arguments."""
+        """Append the fields of ``events`` to the columns; return the arguments of each event."""
         add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
             numbers = map(codes.__getitem__, values[name])
