@@ -168,7 +168,7 @@ class GraphNodes:
             self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
-        """Return ``calls``, with ``graph_node_id`` for launches that made exactly one graph node."""
+        """Return ``calls`` with ``graph_node_id`` of launches that made exactly one graph node."""
         if not self._made:
             return calls
         name = calls.texts["name"]
