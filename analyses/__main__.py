@@ -162,7 +162,7 @@ def _cell(claim: Claim, numbers: dict[str, str]) -> str:
     return f"{claim.raw} = **{claim.their_number}**{ours}: {_verdict(claim, numbers)}"
 
 
-#: Tables with more rows are folded.
+#: Tables with more rows than this are folded.
 MOST_ROWS = 16
 
 

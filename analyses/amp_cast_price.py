@@ -30,14 +30,17 @@ KERAS, KERAS_AMP = ("keras-lstm", "fp32"), ("keras-lstm", "amp-bf16")
 #: TensorFlow's time in AMP divided by its time in fp32: the middle of the study's 10 to 15 %
 #: faster.
 GAIN = 0.875
-#: Claims that counts of ops decide. The other claims compare times of single runs on a busy
-#: machine, so their verdicts are only likely.
+#: Claims whose verdict depends on the number of casts, which is exact. The other claims compare
+#: times of single runs on a busy machine, so their verdicts are only likely.
 COUNTED = ("claim (f), casts",)
 SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run in mixed precision that has a run in fp32: both steps, its casts."""
+    """Return one row per run in mixed precision of which a run in fp32 exists, too.
+
+    A row has the step in mixed precision divided by the fp32 step, and the casts.
+    """
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]
@@ -67,7 +70,7 @@ def _row(pair: pd.Series, run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims (f) and (g) with what the sweeps on a CPU show, in bf16."""
+    """Return claims (f) and (g) of the study, with what our sweeps in bf16 on a CPU show."""
     lines = sweep.rows()
     seen = _seen(lines) if len(lines) else {}
     here, conditions = "torch-nn-lstm and keras-lstm, amp-bf16", "CPU, bf16"
@@ -93,7 +96,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _seen(lines: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return claim -> fields of ``Claim``: what the sweeps show, and whether the claim holds."""
+    """Return claim -> fields of ``Claim`` from our sweeps: ``seen`` and ``holds``, or ``ours``."""
     length, hidden = (sweep.ratios(lines, TORCH_AMP, TORCH, s) for s in ("time_steps", "hidden"))
     keras, keras_length = (
         sweep.ratios(lines, KERAS_AMP, KERAS, s) for s in ("hidden", "time_steps")

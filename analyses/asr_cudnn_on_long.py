@@ -35,7 +35,10 @@ OWN_LENGTHS = [named(SHORT).time_steps, named(LONG).time_steps]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation and length: its step divided by PyTorch's layer's step."""
+    """Return one row per implementation and length.
+
+    The lead is the implementation's step divided by the step of PyTorch's layer.
+    """
     own = steps.table(runs)
     rows = []
     for time_steps, captured in _lengths(own):
@@ -56,7 +59,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """Return (time steps, runs): of SHORT for each captured length, then of LONG."""
+    """Return (time steps, runs) for each captured length of SHORT, then for LONG."""
     short = own[own.workload.astype(str).str.fullmatch(rf"{SHORT}(?:-t\d+)?")]
     lengths = [
         (int(str(length)), steps.of_network(rows, SHORT))

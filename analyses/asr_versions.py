@@ -29,7 +29,10 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation, network and version, if PyTorch has several versions."""
+    """Return one row per implementation, network and version of PyTorch.
+
+    Implementations that ran a network in a single version have no row for it.
+    """
     own = steps.table(runs)
     kernels = {run.name: run.info.kernels_used for run in runs}
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]
@@ -68,7 +71,10 @@ def _over(step: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return one claim per system, network and older version: its step over the newest's step."""
+    """Return one claim per system, network and older version.
+
+    Its number is the older version's step divided by the newest version's step.
+    """
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False

@@ -78,13 +78,13 @@ def _study(line: pd.Series) -> dict[str, object]:
 
 
 def recurrence(line: pd.Series) -> int:
-    """Return the operations of the matmuls with the state h, in the forward pass."""
+    """Return the number of operations of the matmuls with the state h, in the forward pass."""
     each = 2 * GATES[line.cell] * line.hidden * line.hidden
     return int(each * line.batch * line.time_steps)
 
 
 def operations(line: pd.Series) -> int:
-    """Return the operations of all matmuls in a training step of ours.
+    """Return the number of operations of all matmuls in a training step of ours.
 
     Inputs are as wide as the state, which doubles ``recurrence``; the backward pass has twice as
     many operations as the forward pass.

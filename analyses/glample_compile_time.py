@@ -78,7 +78,7 @@ CLAIMED = (
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each library's first pass and time per example divided by Torch's."""
+    """Return claims: each library's first pass, and its times per example, divided by Torch's."""
     made = []
     for network, group in rows.groupby("network", sort=False):
         base = group[group.implementation == BASE].iloc[0]

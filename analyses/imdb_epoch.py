@@ -42,7 +42,7 @@ GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per system of the study: seconds of three epochs in the study and in ours."""
+    """Return one row per system: the seconds of three epochs in the study, and in our runs."""
     captured = steps.of_network(steps.table(runs), NETWORK)
     rows = []
     for line in published("imdb").itertuples():
@@ -67,7 +67,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each system's time over PyTorch's, for each GPU, and the study's lessons."""
+    """Return claims: each system's time divided by PyTorch's, per GPU, and the study's lessons."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:

@@ -56,7 +56,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def part_share(ledger: pd.DataFrame, chosen: pd.Series) -> float:
-    """Return the share (0–1) of a ledger's time for which ``chosen`` is True."""
+    """Return the share (0–1) of a ledger's time in the rows for which ``chosen`` is True."""
     return float(ledger[chosen].ns.sum() / ledger.ns.sum())
 
 

@@ -52,7 +52,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per comparison of Table 2, with our numbers over all sizes of both sides.
+    """Return one row per comparison of Table 2, with our means over the sizes that both sides have.
 
     Our numbers come from runs on a GPU; if there are none, from forward runs and sweeps on a CPU.
     """
@@ -107,7 +107,7 @@ def mpe(first: pd.Series, second: pd.Series) -> float:
 
 
 def _mean_ratio(both: pd.DataFrame) -> Measured:
-    """Return the mean of second / first over all sizes, with its interval."""
+    """Return the mean of second / first over the rows (one per size), with its interval."""
     ratios = [
         Measured(row.step_ms_second, row.low_ms_second, row.high_ms_second).over(
             Measured(row.step_ms_first, row.low_ms_first, row.high_ms_first)
@@ -172,7 +172,7 @@ def _why(line: dict[Hashable, str]) -> str:
 
 
 def _in_words(name: str) -> str:
-    """Return the study's ``name`` of an implementation; explain it if it is a mode of Keras."""
+    """Return ``name``, the study's name for an implementation; add which mode of Keras it is."""
     return f"{name} (Keras's layer with {_MODES[name]})" if name in _MODES else name
 
 

@@ -107,7 +107,7 @@ def _cells(claim: Claim) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """Return a cell as text."""
+    """Return a value of a table as text."""
     if isinstance(value, Measured):
         return value.text()
     if value is None or (isinstance(value, float) and pd.isna(value)):

@@ -108,7 +108,7 @@ def _template(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _mechanism(large: pd.DataFrame, *implementations: str) -> str:
-    """Return the share of matmuls in the steps that are compared."""
+    """Return a sentence on the share of matmuls in the steps of ``implementations``."""
     shares = large.set_index("implementation").product_share
     each = " and ".join(f"{percent(shares[name])} ({name})" for name in implementations)
     return f"matmuls, which both cells compute, take {each} of the step on one thread of a CPU"
@@ -128,7 +128,7 @@ def _why() -> str:
 
 
 def multiplications(hidden: int) -> int:
-    """Return the multiplications per word: in the two layers and in the output layer.
+    """Return the number of multiplications per word: the sum of both layers and the output layer.
 
     The inputs of a layer are as wide as the layer.
     """

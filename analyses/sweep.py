@@ -23,7 +23,7 @@ Layer = tuple[str, str]
 
 
 def rows() -> pd.DataFrame:
-    """Return the captured lines; empty if there are none."""
+    """Return all lines of the CSV file; an empty table if the file does not exist."""
     return pd.read_csv(FILE) if FILE.exists() else pd.DataFrame(columns=COLUMNS)
 
 
@@ -34,7 +34,7 @@ COLUMNS = [
 
 
 def of(lines: pd.DataFrame, layer: Layer) -> pd.DataFrame:
-    """Return the lines of a layer."""
+    """Return those of ``lines`` that belong to ``layer``."""
     implementation, precision = layer
     return lines[(lines.implementation == implementation) & (lines["precision"] == precision)]
 
@@ -47,7 +47,7 @@ def along(lines: pd.DataFrame, size: str) -> pd.DataFrame:
 
 
 def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Series:
-    """Return size -> the step of ``over`` divided by the step of ``under``."""
+    """Return the step of ``over`` divided by the step of ``under``, for each value of ``size``."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     chosen = along(both, size)
     quotient = chosen.step_ms / chosen.step_ms_under
@@ -55,7 +55,10 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
 
 
 def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
-    """Return, for each size that both have, the step of ``over`` divided by ``under``'s step."""
+    """Return the step of ``over`` divided by ``under``'s, with its interval, for all common sizes.
+
+    A size is a combination of batch, time steps and hidden size.
+    """
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     return [
         Measured(line.step_ms, line.low_ms, line.high_ms).over(

@@ -83,7 +83,7 @@ def join_steps(folder: Path, count: int) -> None:
     stays = np.ones(len(events), bool)
     stays[steps] = False
     stays[first] = True
-    ids = np.cumsum(stays) - 1  # of the events that stay; a step that goes has its long step's id
+    ids = np.cumsum(stays) - 1  # new ids; a step that is removed gets its long step's id
     ids[steps] = ids[first[joined]]
     within = np.searchsorted(columns["start_ns"][first], columns["start_ns"], side="right") - 1
     columns["step"] = pc.if_else(events["step"].is_valid(), within, None)

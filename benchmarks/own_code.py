@@ -96,7 +96,10 @@ def watch_ns(watch: Watch) -> float:
 
 
 def row_ns(watch: Watch, steps: int) -> float:
-    """Return the CPU time in ns to write a row of the log about ``steps`` steps: a minimum."""
+    """Return the CPU time in ns to write a row of the log about ``steps`` steps.
+
+    It is the minimum over ``LOOPS`` rows.
+    """
     best = float("inf")
     for _ in range(LOOPS):
         watch._walls, watch._waits = [*range(steps)], [*range(steps)]

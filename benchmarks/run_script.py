@@ -5,8 +5,8 @@ through ``lstmprof run``, in turns. Three differences are measured:
 
 - start: a script that imports torch and ends, alone and through ``lstmprof run``;
 - step: the steps after the measured ones, compared with the same steps of the plain script;
-- verdict: from the script's last statement to the end of the process, less the same of the plain
-  script. It includes closing the profile, reading it, and the verdict.
+- verdict: from the script's last statement to the end of the process, minus the same time of the
+  plain script. It includes closing the profile, reading it, and the verdict.
 
 Example: ``python benchmarks/run_script.py``
 """
@@ -24,7 +24,8 @@ import time
 from pathlib import Path
 
 ROUNDS = 7
-#: Steps of the script. lstmprof measures fewer than MEASURED of them; the others are compared.
+#: Number of steps of the script. lstmprof measures fewer than MEASURED of them; the steps after
+#: MEASURED are compared.
 STEPS, MEASURED = 400, 150
 _START = "import torch\n"
 _TRAINING = f"""

@@ -158,7 +158,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """Raise a signal again soon if a finalizer lost its exception; report other exceptions."""
+        """Raise a signal's exception again soon if a finalizer lost it; report other exceptions."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()

@@ -23,7 +23,7 @@ import re
 import shlex
 from typing import Any, Callable, Iterable, Tuple, Type, Union
 
-#: Longer lists of names are not printed; the message refers to ``lstmprof list``.
+#: A message does not print a list of more names than this; it refers to ``lstmprof list``.
 MOST_LISTED = 24
 
 

@@ -33,7 +33,7 @@ LISTED = ("implementations", "workloads", "systems", "eras")
 USUAL_TABLES = ("ledger", "kernels")
 #: Steps that ``breakdown`` can show: the clean step (without disturbances) or the profiled steps.
 STEPS = ("clean", "profiled")
-#: Parts of ``diagnose`` that are printed on request.
+#: Parts of the output of ``diagnose`` that are printed on request.
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 #: Settings in which compared runs must be equal, unless ``--across`` names the setting
 #: (``runs.metadata.condition``).

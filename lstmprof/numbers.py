@@ -46,7 +46,7 @@ def percent(share: float) -> str:
 
 
 def count(number: float) -> str:
-    """Return ``number`` as text, such as ``2,412`` or ``0.5``; only zero becomes ``0``."""
+    """Return ``number`` as text: ``2,412``, ``0.5`` or ``0.003``; only zero becomes ``0``."""
     if 0 < abs(number) < 0.05:
         return f"{number:.1g}"
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,20 @@ def test_only_a_plain_file_is_written_over(tmp_path: Path) -> None:
             scratch.check_file(link, force=force, next_step="")
         with pytest.raises(RunError, match="not a regular file"):
             scratch.check_file(pipe, force=force, next_step="")
+
+
+def test_a_signal_as_soon_as_a_folder_exists_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = Path.mkdir
+
+    def interrupted(path: Path, *mode: int) -> None:
+        made(path, *mode)
+        assert path.parent == tmp_path
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt), scratch.temporary_folder():
+        pytest.fail("the folder was used")
+    assert list(tmp_path.iterdir()) == []

@@ -78,8 +78,8 @@ def loaded(machine: str) -> Iterator[None]:
 class Answer:
     """The diagnosis of two runs of a ``case`` under a load; ``right`` if it is as expected.
 
-    ``ratio`` is that of the step times, with its interval ``low`` to ``high``; ``shares`` maps
-    kinds of time to shares of the slow step.
+    ``ratio`` is the slow run's step divided by the fast run's, with the interval ``low`` to
+    ``high``. ``shares`` maps kinds of time to shares of the slow step.
     """
 
     case: str
@@ -170,7 +170,7 @@ def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str], wan
 
 
 def demo(folder: Path, machine: str) -> list[Answer]:
-    """Capture the demo's implementations; diagnose each slower one with torch-nn-lstm."""
+    """Capture the demo's implementations; diagnose each slower one against torch-nn-lstm."""
     place = folder / "demo"
     if len(list(place.glob("*/run.json"))) < len(DEMO):
         asked = [word for name in DEMO for word in ("--impl", name)]
@@ -194,7 +194,7 @@ def captured(folder: Path, implementation: str, label: str) -> Path:
 
 
 def identical(folder: Path, machines: Sequence[str]) -> Iterator[Answer]:
-    """Diagnose all pairs of runs of identical code, under the same load or under different ones."""
+    """Diagnose all pairs of runs of identical code; the two runs may have different loads."""
     for implementation in IMPLEMENTATIONS:
         runs = [
             (machine, next((folder / machine).glob(f"{implementation}-{label}/*/run.json")).parent)

@@ -1,8 +1,9 @@
 """Check that the fixes that lstmprof advises help: time a step with a mistake, and with its fix.
 
 For each fix in the catalogue that applies on a CPU, ``programs/fixes_in_*.py`` has a training step
-with the mistake and one with the fix. Both are timed alternately in one process, as the 10th
-percentile. The forecast is what ``lstmprof diagnose`` says that the fix may save.
+with the mistake and one with the fix. Both are timed alternately in one process; the 10th
+percentile of the times counts. The forecast is the time that the fix may save, according to
+``lstmprof diagnose``.
 
 Example: ``python benchmarks/diagnosis/fixes.py --only torch``
 """

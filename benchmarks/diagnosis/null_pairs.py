@@ -5,9 +5,10 @@ diagnose`` of both. Any cause is false. A third of the pairs is captured back to
 minutes apart with other captures between, and a third while a busy process runs on each core. The
 limit: at most 2 % of the pairs in each third get a cause.
 
-The table also shows how far the clean steps of a pair differ, what the timed steps lost, and how
-many 95 % intervals contain the median clean step of the other captures of the same implementation
-and condition. Shares have their own 95 % interval (E. Wilson, JASA 22, 1927).
+The table also shows how far the clean steps (steps without disturbances) of a pair differ, how much
+longer the median timed step is than the clean step, and how many 95 % intervals contain the median
+clean step of the other captures of the same implementation and condition. Shares have their own
+95 % interval (E. Wilson, JASA 22, 1927).
 
 Captures that exist in ``--keep`` are not repeated. So an interrupted benchmark can continue, and
 two versions of lstmprof can be compared on the same captures.
@@ -88,10 +89,10 @@ def planned(pairs: int, implementations: Sequence[str]) -> list[Pair]:
 
 
 def schedule(pairs: Sequence[Pair]) -> list[Capture]:
-    """Return all captures in order: those on a quiet machine first.
+    """Return all captures in the order in which they run: those on a quiet machine first.
 
-    Captures of other pairs lie between the two of a pair that is captured apart, so no time is
-    spent waiting.
+    If the two captures of a pair must be minutes apart, captures of other pairs lie between them,
+    so no time is spent waiting.
     """
     near, apart, busy = ([p for p in pairs if p.condition == c] for c in CONDITIONS)
     captures: list[Capture] = []
@@ -170,13 +171,13 @@ def shown(hits: int, of: int) -> str:
 
 
 def timings_of(runs: Sequence[Run]) -> list[Timings]:
-    """Return the timings (clean step and interval) of those ``runs`` that have any."""
+    """Return the timings (clean step and interval) of each of ``runs``, without untimed runs."""
     found = (break_down(run, None, ("ledger",)).timings for run in runs)
     return [each for each in found if each is not None]
 
 
 def held(some: Sequence[Timings]) -> list[bool]:
-    """Return for each run whether its interval contains the median of the other runs' steps."""
+    """Return for each run with an interval whether it contains the median of the others' steps."""
     hits = []
     for number, each in enumerate(some):
         others = [t.step_ns for other, t in enumerate(some) if other != number]
@@ -186,13 +187,19 @@ def held(some: Sequence[Timings]) -> list[bool]:
 
 
 def lost(some: Sequence[Timings]) -> str:
-    """Return the share of the median timed step that was lost, as text: median (maximum)."""
+    """Return by what share of itself a median timed step exceeds the clean step, over all runs.
+
+    The text has the median of the runs and, in brackets, the maximum.
+    """
     shares = [(each.lost_ns or 0.0) / each.median_ns for each in some]
     return f"{100 * statistics.median(shares):.0f} % ({100 * max(shares):.0f})" if shares else "–"
 
 
 def apart(told: Sequence[Verdict]) -> str:
-    """Return the ratio of the longer to the shorter step of a pair, as text: median (maximum)."""
+    """Return the ratio of the longer to the shorter step of a pair, over all pairs.
+
+    The text has the median of the pairs and, in brackets, the maximum.
+    """
     ratios = [each.ratio for each in told]
     return f"{statistics.median(ratios):.2f}× ({max(ratios):.2f})"
 

@@ -6,7 +6,7 @@ diagnose --format json`` must name the planted cause first and with the right si
 lstmprof's own; ``planting/sitecustomize.py`` adds the causes to their steps. The true size is
 measured by a clock around the planted calls in steps without a profiler. If the cause is in a
 compiled program, or is a setting, the true size is the difference of the two runs' steps by that
-clock. As for the clean step, the 10th percentile of the steps is used.
+clock. Sizes are 10th percentiles over the steps, as is the clean step (without disturbances).
 
 Limits on a quiet machine: the cause is named first in 99 % of the cases, and the median error of
 the size is at most 5 %. With a busy process per core: right or "cannot be told" in 95 %, wrong in
@@ -47,10 +47,10 @@ from lstmprof.runs.run import is_run
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 PLANTING = Path(__file__).with_name("planting")
-#: Timed iterations of a run, over all rounds.
+#: Number of timed iterations of a run, over all rounds.
 ITERATIONS = 90
 CLEAN, SIZING, RUNS, STEP = "clean", "sizing", "runs", "step"
-#: Timed iterations of the first capture, which only measures the clean step.
+#: Number of timed iterations of the first capture, which only measures the clean step.
 SIZING_ITERATIONS = 20
 #: File that is written into the folder of a sweep when all its captures are done.
 NOTED = "sweep.json"
@@ -91,7 +91,7 @@ class Outcome:
 
 
 def request_of(case: Case, label: str) -> CaptureRequest:
-    """Return the capture request for the run ``label`` of ``case``, or for its clean run."""
+    """Return the request to capture ``case`` or, if ``label`` is CLEAN, the clean run."""
     return CaptureRequest(
         case.implementation,
         case.workload,
@@ -180,7 +180,10 @@ def outcome(case: Case, folder: Path) -> Outcome | str:
 
 
 def sizes(plans: Path, label: str) -> dict[str, float]:
-    """Return ns per step, over all rounds: of the whole step, and of each cause with a clock."""
+    """Return name -> ns per step: of the whole step, and of each planted cause with a clock.
+
+    Each value is the 10th percentile over the unprofiled steps of all rounds.
+    """
     spent: dict[str, list[int]] = {STEP: []}
     for path in sorted(plans.glob(f"{label}.*.log")):
         for is_recorded, wall_ns, _, plants in json.loads(path.read_text())["steps"]:

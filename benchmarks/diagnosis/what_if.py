@@ -86,7 +86,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two programs: ``slow`` with the change that diagnose's ``option`` describes is ``fast``."""
+    """Two programs; the change that diagnose's ``option`` names turns ``slow`` into ``fast``."""
 
     slow: Program
     fast: Program
@@ -227,7 +227,10 @@ def signed(share: float) -> str:
 
 
 def summary(told: Sequence[Outcome]) -> str:
-    """Return a table of median and largest errors: of all, of ``--without``, of each ``--as``."""
+    """Return a table of median and largest errors, in Markdown.
+
+    One line is for all pairs, one for ``--without``, and one for each form of ``--as``.
+    """
     groups = {"all": list(told)}
     for each in told:
         kind, form = each.pair.option

@@ -51,7 +51,10 @@ def captured(implementation: str, sampler: str, seconds: float, out: Path) -> Ru
 
 
 def table(runs: list[Run]) -> list[str]:
-    """Return a Markdown table: per run and part both shares, the sampling error, the difference."""
+    """Return a Markdown table with one line per run and part of the breakdown.
+
+    A line has both shares of the part, the sampling error, and the difference of the shares.
+    """
     lines = [
         "| implementation | sampler, samples | part | ledger % | sampler % | ± | points |",
         "|---|---|---|---:|---:|---:|---:|",

@@ -21,11 +21,12 @@ from lstmprof.capture import system
 from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.errors import UsageError
 
-#: Shares of the time budget: at most for the tests; reserved for reading profiles; for the end.
+#: Shares of the time budget: the most that tests may take; what is reserved for reading profiles;
+#: what is reserved for archives and the summary.
 TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.45, 0.08, 0.05  # the tests take about 200 s
 #: The most important test file, which runs first, in case that time is short.
 FIRST_TESTS = "test_on_a_gpu"
-#: Number of captures that were not begun and are listed; further ones are only counted.
+#: At most this many captures that were not begun are listed; further ones are only counted.
 MOST_NOT_BEGUN = 5
 #: Exit codes: everything was captured; something failed; the time was up before the plan was done.
 WELL, FAILED, TIME_UP = 0, 1, 3
@@ -174,9 +175,9 @@ def _show_machine(file: Path) -> None:
 
 
 def _show_plan(planned: Sequence[session.Planned], budget: float, *, whole: bool) -> None:
-    """Print the plan with time estimates: all captures if ``whole``, else those likely to fit.
+    """Print the plan with time estimates.
 
-    ``budget`` is in seconds.
+    List all captures if ``whole``, else only the captures likely to fit into ``budget`` seconds.
     """
     estimates = Estimates()
     todo = [one for one in planned if one.skip is None]

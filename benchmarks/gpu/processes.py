@@ -49,7 +49,7 @@ def captured(place: Place, request: CaptureRequest, limit_s: float) -> Ended:
         arguments = [str(file), str(place.out), *(["--at-once"] if place.readable else [])]
         ended = _module(place, "benchmarks.gpu.capture_one", arguments, limit_s)
     raw_captures.sweep(place.out)
-    if raw_captures.is_there(place.out, run_name(request)):  # perhaps not yet a run
+    if raw_captures.is_there(place.out, run_name(request)):  # as a run or raw capture
         return dataclasses.replace(ended, fault=None, hung=False)
     fault = ended.fault or "it ended without a capture"
     return dataclasses.replace(ended, fault=fault, hung=ended.hung or ended.took_s >= own_s)
@@ -71,7 +71,7 @@ def _module(
 ) -> Ended:
     """Run ``python -m module`` for at most ``limit_s`` seconds; return how it ended.
 
-    The fault is the last line of its output, or that it took too long.
+    The fault is the last line of its output, or a line that says that it took too long.
     """
     began_s = time.monotonic()
     with tempfile.TemporaryFile() if log is None else log.open("w+b") as said:
@@ -94,7 +94,7 @@ def _module(
 
 
 def _code(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
-    """Return the exit code, or None if the limit was reached; end all its child processes."""
+    """Return the exit code of ``process``, or None after ``limit_s``; end all its children."""
     try:
         return process.wait(max(limit_s, 0.1))
     except subprocess.TimeoutExpired:

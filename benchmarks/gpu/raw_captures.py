@@ -86,7 +86,9 @@ def read(out: Path, name: str) -> dict[str, Any]:
 
 
 def make_run(out: Path, name: str) -> Path:
-    """Convert the raw capture ``name`` to a run in ``out``, and delete it; return the run's folder.
+    """Convert the raw capture ``name`` to a run in ``out``; return the run's folder.
+
+    The raw capture is then deleted.
 
     Raises:
         LstmprofError: the profile cannot be read; the raw capture is kept.

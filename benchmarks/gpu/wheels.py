@@ -70,7 +70,7 @@ def missing(wheels: Path) -> list[Path]:
 
 
 def _fits(wheel: Path) -> bool:
-    """Return whether the tags (…-python-abi-platform.whl) allow this Python, or any Python 3."""
+    """Return whether the tags in the name (…-python-abi-platform.whl) allow this Python."""
     python, abi, _ = wheel.stem.split("-")[-3:]
     own = "cp{}{}".format(*sys.version_info[:2])
     return abi == "abi3" or bool({own, "py3", own.replace("cp", "py")} & set(python.split(".")))

@@ -91,7 +91,7 @@ def table(results: list[Result]) -> str:
 
 
 class Kept:
-    """A file of outcomes and numbers of tests, by mutant and content of its module."""
+    """A file with the outcome and number of tests of each mutant, until its module changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

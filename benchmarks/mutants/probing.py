@@ -69,7 +69,7 @@ def _function_at(module: ast.Module, position: Position) -> Function | None:
 
 
 def _innermost(function: Function, position: Position) -> tuple[list[ast.stmt], ast.stmt]:
-    """Return the innermost statement at ``position``, after the list that contains it."""
+    """Return (list of statements that contains it, innermost statement at ``position``)."""
     around = [
         (body, statement)
         for node in ast.walk(function)
@@ -94,7 +94,7 @@ def _first(function: Function) -> ast.stmt:
 
 
 def _readers(module: ast.Module, position: Position) -> list[Function]:
-    """Return the functions that the code at ``position``, outside of functions, can affect."""
+    """Return the functions that the code at ``position`` can affect; it is outside of functions."""
     functions = [*_functions(module)]
     heads = [f for f in functions if _head(f) <= position < _begin(f.body[0])]
     if heads:

@@ -46,7 +46,7 @@ class Tests:
     files: Sequence[Recorded]
 
     def of(self, number: int | None, most_s: float, module: str) -> list[str]:
-        """Return the tests that execute mutant ``number`` of ``module``; all tests for None.
+        """Return the tests that execute mutant ``number`` of ``module``; with None, all tests.
 
         Tests in a file named like the module come first, then the fastest. Together they take at
         most ``most_s`` CPU seconds.

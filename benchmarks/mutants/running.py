@@ -51,7 +51,7 @@ def planted(path: Path, code: str) -> Iterator[None]:
         yield
     finally:
         path.write_bytes(original)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # so its bytecode is valid
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # so that bytecode stays valid
 
 
 def outcome(work: Callable[[], int], limit_s: float) -> str:

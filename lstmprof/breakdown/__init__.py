@@ -2,10 +2,10 @@
 
 ::
 
-    tables        the tables of the profiled steps, computed from the annotated events
+    tables        tables of the profiled steps, from events with links, steps and categories
     timings       step times of the iterations that ran without the profiler
     host, waits   what each host thread and device did at each instant of a step
-    attribution   the time intervals of each step; each belongs to one event or wait
+    attribution   each step divided into time intervals; each belongs to one event or wait
     slots, slot_times, recording, clean_step    the step without disturbances and profiler
 """
 
@@ -48,7 +48,7 @@ __all__ = ["TABLES", "Breakdown", "break_down"]
 
 #: The steps that a breakdown can show: the clean step, or the mean of the profiled steps.
 CLEAN, PROFILED = names.STEPS
-#: The table of statistics of the timed iterations.
+#: Name of the table with statistics of the timed iterations.
 TIMINGS = "timings"
 _SLOWDOWN = Column.real(
     "slowdown",
@@ -63,9 +63,9 @@ _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kerne
 class Breakdown:
     """The breakdown of one run: its tables, its timings and its clean step.
 
-    Tables are computed when they are first used. ``windows`` are the (start, end) of each step of
-    each rank. ``step_range`` is the regular expression of the ranges that count as steps; it is
-    None if the profile marks the steps. ``recorded`` counts each rank's recorded events by type
+    Tables are computed when they are first used. ``windows`` has the start and end of each step of
+    each rank. ``step_range`` is a regular expression: ranges whose names match it are the steps. It
+    is None if the profile marks the steps. ``recorded`` counts each rank's recorded events by type
     (steps, ops, launches, kernels …).
     """
 
@@ -98,7 +98,7 @@ class Breakdown:
         return source.table(name)
 
     def events(self) -> EventTable:
-        """Return the events of the run; if ``step_range`` is set, ranges that match it are steps.
+        """Return the events of the run; if ``step_range`` is set, matching ranges become steps.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -107,10 +107,10 @@ class Breakdown:
         return _marked(events, self.step_range) if self.step_range else events
 
     def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
-        """Return the events of ``rank``, and one example of each type of event of other ranks.
+        """Return the events of ``rank``, and from other ranks one event of each type.
 
-        The examples ensure that threads have the same numbers as in the whole profile. If the run
-        has only one rank, return all its events.
+        With the events of other ranks, threads have the same numbers as in the whole profile. If
+        the run has only one rank, return all its events.
 
         Args:
             loaded: events that ``events_of_ranks`` has already read; if None, they are read.
@@ -124,9 +124,9 @@ class Breakdown:
         return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """Return the events of ``ranks``, and one example of each type of event of other ranks.
+        """Return the events of ``ranks``, and from other ranks one event of each type.
 
-        The examples ensure that threads have the same numbers as in the whole profile.
+        With the events of other ranks, threads have the same numbers as in the whole profile.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -149,7 +149,7 @@ class Breakdown:
 
     @property
     def ranks(self) -> list[int | None]:
-        """Return the ranks of the profile, in order; a profile without ranks has the rank None."""
+        """Return the ranks of the profile by first step; a profile without ranks has rank None."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanStep:
@@ -187,7 +187,7 @@ class Breakdown:
 
     @cached_property
     def _timed(self) -> bool:
-        """Return whether lstmprof timed and profiled the steps of this breakdown."""
+        """Return whether lstmprof itself timed and profiled these steps (no other tool did)."""
         return self.run.info.source in MEASURED and not self.step_range
 
     @cached_property
@@ -217,11 +217,12 @@ class Breakdown:
         return timings(table, self.run.info, clean.span, work_varies=clean.work_varies)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Return the step of each rank and device, divided into parts.
+        """Return one step per rank and device, divided into parts.
 
-        The step is the clean step. It is the mean profiled step if ``profiled`` is True, or if no
-        clean step can be computed: for profiles from other tools with fewer than ``LEAST_STEPS``
-        steps, and for profiles with more than ``MOST_EVENTS`` events.
+        A part is a category of work or a cause of idle time. The step is the clean step. It is the
+        mean profiled step if ``profiled`` is True, or if no clean step can be computed: for
+        profiles from other tools with fewer than ``LEAST_STEPS`` steps, and for profiles with more
+        than ``MOST_EVENTS`` events.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -254,7 +255,7 @@ class Breakdown:
 
     @property
     def ledger(self) -> pa.Table:
-        """Return the table ``ledger``: the time of every step on every device, split into parts."""
+        """Return the table ``ledger``: time per step and device, by work and cause of idle time."""
         return self.table("ledger")
 
     @property
@@ -332,7 +333,7 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 
 
 def timing_columns() -> tuple[Column, ...]:
-    """Return the columns of the table ``timings`` in order, without ``run``."""
+    """Return the columns of the table ``timings`` in order, except the column ``run``."""
     places = {"workload": "workload.name"}
     by_field = {fact.field_path: fact.column for fact in facts()}
     names_ = (*_FACTS[:1], "workload", *_FACTS[1:])
@@ -420,15 +421,18 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
 
 
 def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
-    """Return the indices of the breakdowns with timed iterations, in groups of comparable runs."""
+    """Group the comparable runs; return for each group the indices of its breakdowns.
+
+    Breakdowns without timed iterations are omitted.
+    """
     timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
     return alike(timed, lambda position: breakdowns[position].run.info)
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return {index of a breakdown: its step time divided by the fastest comparable run's}.
+    """Return {index of a breakdown: its step time divided by the shortest in its group}.
 
-    Breakdowns that cannot be compared with another one are missing.
+    The groups are those of ``comparable``; breakdowns that are alone in a group are omitted.
     """
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):

@@ -1,9 +1,10 @@
-"""Attribute each nanosecond of a step to one event or wait, with a state and a part of the ledger.
+"""Attribute each nanosecond of a step to one event or wait, with a state and a part.
 
+The state is busy or idle; the part is a category of work or a cause of idle time (docs/ledger.md).
 Reads events that are linked to their launches and have categories. Returns time intervals: the
 ledger sums them by part, the diagnosis by event, and the timeline draws them. Each device has its
-own intervals. A rank without device activities has one list, in which its host threads are merged.
-docs/ledger.md defines each part.
+own intervals. A rank without device activities has only intervals of its host: all its threads are
+merged into one.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ TAIL = "tail:"
 #: What a host thread does, in the order of the codes of ``state_codes``. Then ``HOST`` (no event is
 #: recorded on the thread) and ``UNATTRIBUTED`` (it is unknown which thread the device waits for).
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
-#: Causes of a device's idle time. ``tail:`` causes are for idle time before the end of a step,
-#: after the step's last activity.
+#: Causes of a device's idle time. ``tail:`` causes are for the idle time between the last activity
+#: of a step and the step's end.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
 _FIRST_TAIL = _CAUSES.index(TAIL + _THREAD_CAUSES[0])
 
 #: (state, part): ("busy", category of work) or ("idle", cause of the wait)
 Label = tuple[str, str]
-#: The time of a host in which no op runs on any of its threads.
+#: The labels of the time in which no op runs on any thread of a host.
 BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 
@@ -93,7 +94,10 @@ def attributed(
 
 
 class Attribution:
-    """Attributes the time of ``events``, one rank per call; calls share intermediate results."""
+    """Attributes the time of ``events``; ``intervals`` is called once per rank.
+
+    The calls share intermediate results.
+    """
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
@@ -106,10 +110,10 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Intervals]:
-        """Return the same as ``attributed``, optionally for only a part of the profile.
+        """Return the same as ``attributed``, optionally for only a section of the profile.
 
-        For a part, ``within`` is the (start, end) of the part, and ``waits`` has each device's
-        waits in the whole profile.
+        For a section, ``within`` is its (start, end), and ``waits`` has each device's waits in the
+        whole profile.
         """
         steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
@@ -128,7 +132,7 @@ class Attribution:
 
 
 class _StepBounds:
-    """Start, end and thread of each step, clipped to ``within``; ``ends_ns`` is not clipped."""
+    """Start, end and thread of each step; ``within`` clips start and end, but not ``ends_ns``."""
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (
@@ -254,7 +258,7 @@ def _device_intervals(
 def _idle_intervals(
     hosts: _Hosts, steps: _StepBounds, device: DeviceActivity, waits: Waits
 ) -> Iterator[_Columns]:
-    """Yield the device's idle times, split at the launch call of the activity that ends each.
+    """Yield the device's idle times; each is split at the launch call of the activity that ends it.
 
     The time before the call belongs to what the calling thread did. The time after the call is
     launch latency or queued time.
@@ -297,7 +301,7 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Split each [start, end) by what ``thread`` did; yield the pieces.
+    """Split each [start, end) by what its ``thread`` did at each time; yield the pieces.
 
     ``tail`` is a mask of the intervals after the last activity of a step.
     """

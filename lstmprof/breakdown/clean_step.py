@@ -70,10 +70,11 @@ class CleanStep:
 
     ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
-    length of the clean step with its 95 % interval; ``parts`` has the same for each part, but waits
-    of the script also count as Python. ``recording`` is the time that the profiler took, None if
-    another tool recorded the profile. ``rare`` lists events that occur, or take long, in some steps
-    only. ``work_varies``: the steps may do different work, such as sequences of another length.
+    length of the clean step with its 95 % interval; ``parts`` has both for each part. In ``parts``,
+    waits of the script also count as Python. ``recording`` is the time that the profiler took; it
+    is None if another tool recorded the profile. ``rare`` lists events that occur, or take long, in
+    some steps only. ``work_varies``: the steps may do different work, such as sequences of another
+    length.
     """
 
     rank: int | None
@@ -99,7 +100,7 @@ class CleanStep:
 
     @property
     def mean_step(self) -> MeanStep:
-        """Return the clean step: for each part the whole ns, summed over all steps."""
+        """Return the clean step as a ``MeanStep``: its parts are ns summed over all steps."""
         spent = self.intervals.end_ns - self.intervals.start_ns
         totals = np.bincount(self.intervals.label, weights=spent).astype(np.int64).tolist()
         sums = {self.intervals.labels[label]: ns for label, ns in enumerate(totals) if ns}
@@ -116,14 +117,20 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Converts profile times to clean times: ``clean_ns`` at ``knots_ns``, linear between them."""
+    """Converts profile times to clean times, by linear interpolation.
+
+    ``clean_ns`` has the clean time of each profile time in ``knots_ns``.
+    """
 
     knots_ns: Ints
     clean_ns: Ints
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return the clock with which each interval takes ``left_ns``; gaps keep their length."""
+        """Return the clock with which each interval takes ``left_ns``.
+
+        The time between two intervals stays the same.
+        """
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -210,7 +217,7 @@ def clean_step(
                 quantile, times = slots.raised(quantile, times, extra, least_ns)
                 least_between = BETWEEN_RAISED
         cost_ns, recording = cost.per_slot(times, timed, most_ns, only_bound=starved)
-        if iterations and blocked_ns:  # a part of these waits may be in ``times``
+        if iterations and blocked_ns:  # ``times`` may already contain some of these waits
             more_ns = iterations.quantile_ns() - float((times - cost_ns) @ slots.share)
             blocked_ns = max(blocked_ns + min(more_ns, 0.0), 0.0)
         rounds = measured.info.profiled_rounds
@@ -272,7 +279,7 @@ def _disturbance(
     down = 0.0 if share is None else (1 - share) * math.log(max(threads, 1))
     if share is not None:  # on a busy core, caches are shared even while the thread runs
         down += SHARED_CORE * (1.0 if 1 - share > MOST_WAITED else 1 - share)
-    if clean_ns < 0.99 * timed:  # on a busy machine, the iterations do not limit the interval
+    if clean_ns < 0.99 * timed:  # busy machine: the iterations do not limit the 95 % interval
         return Disturbance(down, between=between)
     median = iterations.quantile_ns(0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)
@@ -284,7 +291,7 @@ class _Cost:
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # Recording host events does not delay a device that is working, so its usual cost is 0.
+        # Recording host events does not delay a working device, so the usual cost on a device is 0.
         times = 1.0 if profiler == TENSORFLOW_PROFILER else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
@@ -300,18 +307,18 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def usual(self, times: Floats) -> Floats:
-        """Return the usual cost of recording in each slot, in ns; ``times`` has a time per slot."""
+        """Return the usual cost of recording in each slot, in ns; ``times`` has their times."""
         return self._slot_costs_ns(times, self._usual_event_ns(times))
 
     def _usual_event_ns(self, times: Floats) -> float:
         return min(self._usual, self._shortest(times))
 
     def _slot_costs_ns(self, times: Floats, event_ns: float) -> Floats:
-        """Return the recording cost of each slot for ``event_ns`` per event, at most ``times``."""
+        """Return each slot's recording cost, ``event_ns`` per event, but at most its ``times``."""
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of the slots' time per event, an upper bound of the cost."""
+        """Return the 10th percentile of slots' ns per event: the cost per event is at most this."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -342,7 +349,7 @@ class _Cost:
         recorded_ns = round(float(slot_cost_ns @ share))
         rest = float((times - slot_cost_ns) @ share)
         longest = min(n for n in (timed, most, math.inf) if n is not None)
-        if rest > longest:  # a clean step is not longer than the timed steps
+        if rest > longest:  # a clean step is at most as long as the timed steps
             slot_cost_ns = times - (times - slot_cost_ns) * (longest / rest)
         recording = Recording(
             events=int(self._recorded.borders.sum()) / 2 / steps,

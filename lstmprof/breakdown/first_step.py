@@ -3,7 +3,7 @@
 The ledger (time by part) of the first step needs the events before the step's end, and one number
 from the whole profile: the longest time that counts as launch latency. This number is at least
 ``LEAST_LATENCY_NS``. If a device idles for longer after a launch, it is still unknown how much of
-the idle time is launch latency and how much is queued time. These two parts are then shown as one.
+the idle time is launch latency and how much is queued time. The sum of both is then shown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_END_NS = 2**60
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step; ``mean_steps`` has one per device, or one for the host.
+    """The breakdown of the first step; ``mean_steps`` has an entry per device, or one for the host.
 
     ``name`` is the name of the step's marker. lstmprof read ``read_bytes`` of the file's
     ``file_bytes``. ``device_names`` has a name for each device number.
@@ -76,7 +76,7 @@ def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanS
 
 
 def _joined(lane: MeanStep) -> MeanStep:
-    """Return the breakdown ``lane`` with launch latency and queued time combined in one part."""
+    """Return ``lane``, with launch latency and queued time added up in one part."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns

@@ -41,8 +41,8 @@ _BACKWARD_RANGES = {
 #: categories have 0. The states of threads that are not busy follow from ``_FIRST_IDLE`` on.
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: Name of XLA's copy instruction, and name of the event around all instructions that XLA runs on a
-#: CPU.
+#: Names of events of XLA on a CPU: a copy instruction (pattern), and the event around all the
+#: instructions of a program.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
 #: Events of TensorFlow's input pipeline that compute nothing: they mostly run ahead in background
@@ -75,7 +75,10 @@ def computing(events: EventTable) -> Flags:
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return the innermost event at each time, for one thread of ``rows`` after another."""
+    """Return the innermost of ``rows`` at each time of each thread; one thread after the other.
+
+    ``thread`` has the number of every event's thread.
+    """
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
     start, end = events.start_ns[nested], events.end_ns[nested]
@@ -95,7 +98,12 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the event that decides what ``rank``'s host does at each time."""
+    """Return the event that decides what the host of ``rank`` does at each time.
+
+    Events that compute come first, then the other events, by their state code.
+
+    ``computes`` and ``state`` have one entry per event: whether it computes, and its state code.
+    """
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)
     rows = rows[~events.where_name(_PIPELINE.fullmatch)[rows]]

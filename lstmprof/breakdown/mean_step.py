@@ -1,6 +1,7 @@
 """The mean step: the ledger of a run's steps, averaged.
 
-A part that a step does not have counts as 0. ``clean_step`` computes the step without disturbances.
+A part is a category of work or a cause of idle time. A part that a step does not have counts as 0.
+``clean_step`` computes the step without disturbances.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Return the total ns in which a device waits for its host, tails included."""
+    """Return the total ns in which a device waits for its host, also after its last activity."""
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
@@ -35,7 +36,7 @@ def device_word(name: str) -> str:
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; if ``rank`` is None, without a rank."""
+    """Return ``device 0 of rank 3`` or ``CPU of rank 3``; without "of" if ``rank`` is None."""
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 
@@ -124,7 +125,7 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Return (state, part, ns), busy parts first and the largest part of a state first."""
+    """Return (state, part, ns), busy parts first; within a state, the largest part first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part
@@ -134,7 +135,10 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Divide ``totals`` by ``steps`` so that the integers sum to the mean (largest remainder)."""
+    """Return each of ``totals`` divided by ``steps``, as integers that sum to the rounded mean.
+
+    Source: the largest remainder method.
+    """
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)
     by_remainder = sorted(range(len(totals)), key=lambda i: -(totals[i] % steps))

@@ -39,7 +39,10 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in only ``steps`` steps; ``each_ns`` is its median time."""
+    """An event that occurs, or is long, in only ``steps`` steps.
+
+    ``each_ns`` is the median of its times in these steps.
+    """
 
     name: str
     steps: int
@@ -96,7 +99,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return long events whose names occur in few steps; omit events inside such an event.
+    """Return events of at least ``least_ns`` whose names occur in few steps, outermost ones only.
 
     The time of a host event counts as at least the time of the activities that it launches.
     """

@@ -77,7 +77,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the median costs of the rounds in run.json, or defaults if no round measured them."""
+    """Return the median costs of the rounds (processes) in run.json; defaults if none has costs."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -136,7 +136,7 @@ class Borders:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded around each time interval: framework events, and the capture's ranges."""
+    """How many framework events, and ranges of the capture, border on each time interval."""
 
     events: Borders
     ranges: Borders
@@ -150,7 +150,7 @@ class Recorded:
 
 
 def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> Recorded:
-    """Return how many events were recorded in each of ``intervals``.
+    """Return how many recorded events border on each of ``intervals``.
 
     ``own_ranges``: count the capture's own ranges separately from the framework's events. Counts
     are 0 for a device's launch latency, queued and unattributed time, because a faster host would

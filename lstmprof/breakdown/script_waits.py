@@ -19,7 +19,7 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import CALL_GAP_NS
 from lstmprof.runs.fields import ScriptLine
 
-#: The part of idle time in which a line of the script waits.
+#: Name of the part of idle time in which a line of the script waits.
 SCRIPT_WAITS = "waiting"
 #: lstmprof places waits in the longest times between ops first. It uses a time that is shorter than
 #: this share of all waits only if the longer times are too short for all waits. Chosen by hand.
@@ -29,8 +29,8 @@ LEAST_SHARE = 0.05
 def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:
     """Return the ``intervals`` of a host with the part ``waiting`` where the ``lines`` waited.
 
-    If a framework computes meanwhile, in whatever thread, the time belongs to its ops. Waits belong
-    to the preparation of the input first, then to the longest times between ops.
+    If a framework computes meanwhile, on any thread, the time still belongs to its ops. The waits
+    are placed into the preparation of the input first, then into the longest times between ops.
     """
     waits_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
     is_between = np.array([label in BETWEEN_OPS for label in intervals.labels], dtype=np.bool_)

@@ -79,7 +79,7 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the cells of gaps of length 0 that count as one of their slot's times.
+        """Return the cells of gaps of length 0 that count as a time (0 ns) of their slot.
 
         They count if the gap is long in some steps, but absent in most: a disturbed host makes a
         device wait where it usually does not. If the gap is short, they do not count, because short
@@ -94,7 +94,7 @@ class SlotTimes:
 
     @property
     def share(self) -> Floats:
-        """Return for each slot the share of the steps in which it occurs."""
+        """Return for each slot the share of steps in which it occurs, 0–1."""
         return np.asarray(self.present / self.steps)
 
     @property
@@ -120,7 +120,7 @@ class SlotTimes:
         return any(not np.array_equal(shapes[0], others) for others in shapes[1:])
 
     def rare_slots_ns(self, times: Floats) -> float:
-        """Return the time per mean step of slots that at most half of the steps have.
+        """Return the mean ns per step of the slots that at most half of the steps have.
 
         Such slots are often events without a partner in other steps, because a profiler omits ops.
         Return 0 if the time is less than ``LEAST_STALLED`` of the step.
@@ -203,8 +203,8 @@ class SlotTimes:
     def stalled(self, times: Floats, *, only_input: bool, blocked_ns: float = 0.0) -> Floats:
         """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
 
-        Other slots have the time 0. Slots of host work have it, too, because a busy machine makes
-        host work longer. ``times`` has each slot's usual time. With ``only_input``, only waits for
+        Other slots have the time 0; so have slots of host work, because a busy machine makes host
+        work longer. ``times`` has each slot's usual time. With ``only_input``, only waits for
         the input count: on a busy machine, threads wait for each other in arbitrary steps.
 
         If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in
@@ -245,7 +245,7 @@ class SlotTimes:
         )
 
     def long_waits_ns(self, times: Floats) -> float:
-        """Return the time in ``times`` of the slots in which the script may wait for long."""
+        """Return the ns per step, by ``times``, of the slots in which the script may wait long."""
         ns = np.where(self._may_block, times * self.share, 0.0)
         return float(ns[ns >= LEAST_STALL_SHARE * (times @ self.share)].sum())
 
@@ -318,8 +318,8 @@ CLUSTERS = 3
 #: How much longer the sum of the slots' medians is than the sum of their 10th percentiles on a
 #: quiet machine, as a natural logarithm. Measured on two PyTorch scripts: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
-#: Number of bootstrap resamples, and of the slots that are resampled (the slots with the most
-#: time).
+#: Number of bootstrap resamples, and largest number of slots that are resampled (the slots with the
+#: most time).
 RESAMPLES, MOST_RESAMPLED = 60, 4_000
 
 
@@ -411,7 +411,7 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return by how much the step, and each part, may be (too long, too short).
+    """Return for the step, and for each part, by how much it may be (too long, too short).
 
     The errors are natural logarithms of ratios, with 95 % confidence.
     """

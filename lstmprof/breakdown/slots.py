@@ -31,8 +31,8 @@ MOST_PAIRS = 200_000_000
 #: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses, and
 #: a step number at the end.
 VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
-#: Stand for the parent of an event without a parent: on the step's own thread, on another thread,
-#: and for an activity whose launch is unknown.
+#: Codes in place of a missing parent: of an event on the step's own thread, of an event on another
+#: thread, and of an activity whose launch is unknown.
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
@@ -116,7 +116,7 @@ def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> 
 
 
 def _last_child(events: EventTable, intervals: Intervals) -> Ints:
-    """Return for each time interval the event's last child that began before the interval."""
+    """Return for each interval the last child of its event that began before it, or ``NONE``."""
     parent = events.rows_named("parent_id")
     inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(intervals.row != NONE)
     around = np.concatenate([parent[inner], intervals.row[own]])
@@ -188,7 +188,10 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a code for each event's name without its ``VARYING`` parts; ``NONE`` for steps."""
+    """Return a number per event, equal for names that differ only in ``VARYING`` parts.
+
+    Step markers have ``NONE``.
+    """
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
@@ -226,7 +229,7 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Match the events whose parents have the same slot (``above``); return slots from 0."""
+    """Match events whose parents have equal slots (``above``); return the events' slots, from 0."""
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -300,7 +303,10 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event without a position a free position of its label, or a new one at the end."""
+    """Give each event without a position a free one with its label, or a new one at the end.
+
+    A position is an index in the longest sequence, ``reference``.
+    """
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

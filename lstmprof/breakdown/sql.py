@@ -57,8 +57,8 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Limits of memory in bytes: what DuckDB may use before it writes to disk, and the address space of
-#: each of its threads for stack and heap.
+#: Limits in bytes: the memory that DuckDB may use before it writes to disk, and the address space
+#: for stack and heap of each of its threads.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
@@ -101,7 +101,7 @@ class Answer:
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
-        """Return the column names for a terminal; ">" marks numbers, to be aligned to the right."""
+        """Return the column names for a terminal; ">" before a name: a column of numbers."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
     def texts(self) -> Iterator[list[str]]:
@@ -269,7 +269,7 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
     """Return the words of ``sql``, which must be one SELECT.
 
-    DuckDB's ``get_table_names`` would return only tables, but it may access the network.
+    DuckDB's ``get_table_names`` finds the tables exactly, but it may access the network.
     """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
@@ -278,7 +278,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register every table (empty if not wanted); return the Parquet files that are read."""
+    """Register every table (empty if not in ``wanted``); return the Parquet files that are read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
@@ -306,7 +306,7 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of all rows in ``files``, pairs of run and path."""
+    """Create the view ``name`` of the rows of all ``files``, which are pairs (run, path)."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return

@@ -149,7 +149,7 @@ QUANTILE = 0.1
 
 @dataclass(frozen=True)
 class Iterations:
-    """The timed iterations of a run after warm-up: rows of timings.parquet, and run.json."""
+    """The timed iterations of a run after warm-up (rows of timings.parquet), with its run.json."""
 
     table: pa.Table
     info: RunInfo
@@ -270,7 +270,10 @@ class Iterations:
 
     @property
     def _later(self) -> Ints:
-        """Return the second half of each round's iterations before the profile, and after it."""
+        """Return the indices of each round's later iterations.
+
+        They are the second half of those before the profile, and the second half of those after it.
+        """
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)
         members = (np.flatnonzero(passes == number) for number in np.unique(passes))
@@ -299,7 +302,7 @@ class Iterations:
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
             if children or ran_ns is None or all_ns is None:
                 return None
-            # Waits before and after an iteration count, too, and hide how long it was blocked.
+            # The waits may include some before or after an iteration, which hide blocked time.
             blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
             if blocked_ns > LEAST_LOST * wall_ns.sum():
                 return None
@@ -378,7 +381,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """Statistics of the timed iterations (ns, J); docs/tables.md describes each field."""
+    """Statistics of the timed iterations, in ns and J; docs/tables.md describes each field."""
 
     iterations: int
     step_ns: float
@@ -408,7 +411,7 @@ def timings(
     """Return the statistics of ``timings.parquet``; None if no iteration came after warm-up.
 
     ``clean`` is the clean step, None if no step was profiled. ``work_varies``: the profiled steps
-    may do different work, so a few of them cannot be compared with other iterations.
+    may do different work, so a few profiled steps cannot be compared with the timed iterations.
     """
     counted = Iterations.of(table, info)
     if counted is None:
@@ -464,7 +467,7 @@ def lost_in_words(
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Return the energy per iteration; ``energy_j`` is the sum of the first round's iterations."""
+    """Return the energy per iteration; ``energy_j`` is of all iterations of the first round."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 

@@ -22,14 +22,14 @@ class VersionedRun:
     breakdown: Breakdown
     implementation: str
     version: str  # the versions that differ between the runs, such as "torch 1.4.0"
-    of_first: float | None  # step / step with the oldest version; None if not comparable
+    of_first: float | None  # step time / step time with the oldest version; or None
 
 
 def by_version(breakdowns: Sequence[Breakdown]) -> list[list[VersionedRun]]:
-    """Return for each group of comparable runs the implementations with several versions.
+    """Return for each group of comparable runs those of implementations with several versions.
 
-    Implementations are in the order of the runs, and their versions from the oldest to the newest.
-    A group without such an implementation is omitted.
+    Implementations are in the order of their first runs; the runs of an implementation are sorted
+    from its oldest to its newest version. A group without such an implementation is omitted.
     """
     slowdown = compared(breakdowns)
     groups = [

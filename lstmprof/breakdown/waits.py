@@ -79,8 +79,8 @@ def _classes(events: EventTable) -> Ints:
 #: Idle time after a launch call counts as launch latency up to ``LATENCIES`` times the profile's
 #: median latency, and in any case up to ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: ``may_explain_waits`` returns None if more than this share of the events may show why a device
-#: waited, because leaving out the few other events saves no time.
+#: ``may_explain_waits`` returns None if at least this share of the events may show why a device
+#: waited: to leave out the few other events would save no time.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
@@ -89,7 +89,7 @@ _NEVER = np.iinfo(np.int64).min
 class Waits:
     """When a device was idle in the whole profile, and the longest time that counts as latency."""
 
-    since_ns: Ints  # when the device became idle
+    since_ns: Ints  # when the device became idle, for each time that it was idle
     until_ns: Ints  # when the next activity began
     host_until_ns: Ints  # until when a host thread may show the reason; ``since_ns`` if queued
     latency_ns: int
@@ -112,7 +112,7 @@ def waits_of(device: DeviceActivity) -> Waits:
 
 
 class _Gaps:
-    """Collects a device's idle times before activities; the activities come in parts, in order."""
+    """Collects a device's idle times before activities, which are added in batches, in order."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -120,7 +120,7 @@ class _Gaps:
         self._latencies_ns: list[Ints] = []
 
     def add(self, device: DeviceActivity) -> None:
-        """Add the next part of the device's activities."""
+        """Add the next batch of the device's activities."""
         reached = np.maximum.accumulate(np.append(self._reached, device.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(device.start_ns > reached[:-1])
@@ -136,7 +136,7 @@ class _Gaps:
         self._latencies_ns.append((until - returned)[waited])
 
     def waits(self) -> Waits:
-        """Return the waits between the activities of all added parts."""
+        """Return the waits between the activities of all added batches."""
         since, until, host_until = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
@@ -147,7 +147,7 @@ class _Gaps:
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
     """Return the waits of each device of ``ranks``; ``packed`` is a profile sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # Activities with the latest start on a device; more with the same start may follow.
+    # Per device, its activities with the latest start so far: others with this start may follow.
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
@@ -167,7 +167,7 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
 
 
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield ((rank, device), rows of activities with a duration) per device in ``piece``."""
+    """Yield ((rank, device), rows of its activities with a duration) for the rows ``piece``."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
     chosen &= (packed.values("dur_ns", piece) > 0) & packed.has_value("device", piece)
@@ -192,9 +192,9 @@ def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
 def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
     """Return for each event whether it may show what a device waited for.
 
-    Events of a host thread can show it only while a device is idle, until the launch for which the
-    device waits. Return None (all events) if there are several ranks, or if nearly all events may
-    show it. ``packed`` is sorted by start.
+    An event of a host thread can show this only if it runs while a device is idle, before the
+    launch for which the device waits. Return None, which means all events, if there are several
+    ranks, or if nearly all events may show it. ``packed`` is sorted by start.
     """
     of = event_types(packed)
     active = [kind in ACTIVITY_KINDS for kind in of.kind]
@@ -236,7 +236,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
 
 
 def _exact_order(packed: Packed, rows: Ints) -> Ints:
-    """Return the order by (start, end, correlation id) of rows sorted by start."""
+    """Return the indices that sort ``rows``, sorted by start, by (start, end, correlation id)."""
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])

@@ -125,7 +125,10 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
-    """Join the profiles of all rounds; ``own_scopes``: lstmprof wrote the ranges of the phases."""
+    """Join the profiles of all rounds.
+
+    ``own_scopes`` is True if lstmprof, not the user's code, wrote the ranges of the phases.
+    """
     processes = []
     for result in rounds:
         profile = _read(result)
@@ -137,7 +140,7 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
 
 
 def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) -> Profile:
-    """Return the profiles of the processes of one job, annotated as one profile."""
+    """Read the profiles of the processes of one job; return them as one annotated profile."""
     whole = sources.join_ranks(ranks, [_read(result) for result in processes])
     events = annotated(whole.events, captured=False)
     for rank, result in zip(ranks, processes, strict=True):
@@ -146,7 +149,10 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 
 
 def _read(result: CaptureResult) -> Profile:
-    """Read the profile of a process; turn a last step that was cut short into a plain range."""
+    """Read the profile of a process.
+
+    If the last step was cut short, it counts as a plain range instead of a step.
+    """
     profile = formats.read(result.profiles[0])
     events = profile.events
     cut = windows(events, captured=True)[len(result.metadata["profiled_wall_ns"]) :]
@@ -166,7 +172,10 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Join facts of all rounds for run.json: concatenate lists, add counts, keep peak values."""
+    """Join facts of all rounds for run.json.
+
+    Lists are concatenated, counters are added, and the largest peak of memory is kept.
+    """
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -189,7 +198,7 @@ def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
 
 
 def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> list[str] | None:
-    """Return the entries that the list ``name`` of every round has; None if there are none."""
+    """Return the values that occur in the list ``name`` of every round; None if there are none."""
     first, *others = (metadata.get(name) or () for metadata in all_metadata)
     return [value for value in first if all(value in other for other in others)] or None
 
@@ -205,7 +214,10 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Join the lists ``name`` of all rounds; None unless each has a value per profiled step."""
+    """Return the lists ``name`` of all rounds as one list.
+
+    Return None unless each round's list has a value for each of its profiled steps.
+    """
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -215,7 +227,10 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return the number of iterations except warm-up, and ``SUMS``; a sum with a null is None."""
+    """Return the number of iterations except warm-up, and their ``SUMS``.
+
+    A sum is None if one of its values is null.
+    """
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -244,7 +259,10 @@ def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
 
 
 def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
-    """Return a row for each distinct stack of steps in round ``number``, with the stack's part."""
+    """Return a row for each distinct stack sampled in the steps of round ``number``.
+
+    ``part`` is the kind of time, such as dispatch, to which the stack belongs.
+    """
     assert result.samples is not None
     framework = str(result.metadata["framework"])
     rows = []

@@ -134,7 +134,10 @@ def _functions(tree: ast.Module) -> Set[str]:
 
 
 def _framework(tree: ast.Module, name: str) -> str:
-    """Return the framework that ``FRAMEWORK = "…"`` or the first known import names."""
+    """Return the file's ``FRAMEWORK`` if it is set, else the framework of its first known import.
+
+    Imports of Keras count only if no other known module is imported.
+    """
     stated = _stated_framework(tree)
     if stated is not None:
         if stated not in FRAMEWORKS:

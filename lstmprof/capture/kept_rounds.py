@@ -42,7 +42,7 @@ _CHANGES = {
 def making(request: CaptureRequest, rounds: int) -> Making:
     """Return the conditions under which a round of ``request`` would be captured now.
 
-    ``rounds`` is the number of rounds.
+    ``rounds`` is the number of rounds of the run.
     """
     hardware = host.hardware()
     return {
@@ -95,7 +95,10 @@ class KeptRounds:
             raise RunError(f"{folder}: cannot be read ({fault})", "repeat the capture") from fault
 
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
-        """Keep ``scratch``, the worker's folder, as round ``number``, captured under ``made``."""
+        """Keep ``scratch``, the worker's folder, as round ``number``.
+
+        ``made`` are the conditions under which it was captured.
+        """
         content = {"making": made, "pid": result.pid}
         try:
             for own in WORKERS_OWN:

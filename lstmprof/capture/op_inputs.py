@@ -70,7 +70,7 @@ def _joined(
     wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
     rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]
     parent = events.rows_named("parent_id")
-    nested = (parent != NONE) & (codes[parent] == codes)  # autocast puts an op in one of its name
+    nested = (parent != NONE) & (codes[parent] == codes)  # autocast nests an op in its namesake
     rows = rows[~nested[rows]]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     numbers = np.unique(step[step != UNKNOWN])

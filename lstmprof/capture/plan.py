@@ -65,7 +65,7 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """Return the ``names`` that equal or match a pattern (``*``, ``?``, ``[…]``), in their order.
+    """Return those of ``names`` that match a pattern (``*``, ``?``, ``[…]``), in unchanged order.
 
     ``kind`` is the word for ``names`` in messages. ``unknown(pattern)`` makes the error for a
     pattern without a match; by default, the error suggests the nearest name.
@@ -88,7 +88,10 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """Return name -> file of the chosen implementations, built-in ones (None) first."""
+    """Return name -> file of the chosen implementations.
+
+    Built-in implementations come first; their file is None.
+    """
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
     for text in patterns:
@@ -159,7 +162,7 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _why_skipped(request: CaptureRequest, place: Path) -> str | None:
-    """Return why an existing run at ``place`` makes the capture superfluous; None without a run."""
+    """Return why the run at ``place`` makes this capture unnecessary; None if no run exists."""
     if not is_run(place):
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:

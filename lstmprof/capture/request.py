@@ -119,7 +119,7 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """Return the run's name: implementation, workload, precision, and options that differ."""
+    """Return the run's name: implementation, workload, precision, and non-default options."""
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -261,10 +261,10 @@ class ScriptRequest:
     facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return the request as ``from_json`` reads it."""
+        """Return the request as JSON text, which ``from_json`` reads."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ScriptRequest:
-        """Return the request in ``text``."""
+        """Return the request from the JSON ``text``."""
         return cls(**json.loads(text))

@@ -198,7 +198,10 @@ class _Sweep:
                 yield name, ended
 
     def _earlier_result(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """Return an earlier capture's result of this round, the error of reading it, or None."""
+        """Return an earlier capture's result of this round; None if there is none.
+
+        If the result cannot be read, return the error.
+        """
         try:
             return self.captures[name].kept.result(number)
         except LstmprofError as error:
@@ -267,7 +270,10 @@ class _Sweep:
     def _round_done(
         self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
     ) -> Run | LstmprofError | None:
-        """Add a round's result to its run; return the run if it is complete, or the error."""
+        """Add a round's result to its run; return the run if it is complete, else None.
+
+        If the round or the writing of the run failed, return the error.
+        """
         of = self.captures[name]
         if isinstance(result, LstmprofError):
             if len(of.kept):
@@ -297,8 +303,8 @@ class _Sweep:
         return result
 
     def kept_rounds_message(self) -> str:
-        """Return a line on the rounds kept and how to resume; empty if no round is kept."""
-        # without --force, the existing run would be skipped, and these rounds never used
+        """Return a line that says which rounds are kept and how to resume; empty if none is."""
+        # if --force is not repeated, the existing run is skipped, and its rounds are never used
         if self.force:
             for name, of in self.captures.items():
                 if (self.out / name).exists():

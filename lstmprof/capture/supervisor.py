@@ -82,7 +82,7 @@ def capture(
 
 
 def _worker_progress(request: CaptureRequest, progress: Progress) -> Progress:
-    """Return ``progress``; under Nsight Systems, for the worker's own lines only."""
+    """Return ``progress``; under Nsight Systems, a function that ignores lines of nsys."""
     if request.profiler != NSYS:
         return progress
 
@@ -104,7 +104,7 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
         if request.profiler == NSYS:  # nsys starts the worker, so the worker is no child process
             stack.enter_context(closing(nsys.Lifeline(scratch / LIFELINE)))
         log = stack.enter_context((scratch / LOG).open("wb"))
-        worker = stack.enter_context(_started(request, scratch, log))  # it waits for the end
+        worker = stack.enter_context(_started(request, scratch, log))  # its exit waits for the end
         stack.callback(_kill, worker)
         yield worker
 
@@ -250,7 +250,10 @@ def _death(code: int, log: Path) -> CaptureError:
 
 
 def _ran_out_of_space(log: Path) -> bool:
-    """Return whether the log's last line reports a full disk; without a log, whether it is full."""
+    """Return whether the log's last line reports a full disk.
+
+    If the log is empty, return whether its disk is full now.
+    """
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES

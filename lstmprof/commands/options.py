@@ -96,7 +96,7 @@ open_ = click.option(
 
 
 def formats(*names: str, help: str) -> Callable[[_Command], _Command]:
-    """Return the option ``--format`` with these choices; the first is the default."""
+    """Return the decorator for the option ``--format`` with these choices; default: the first."""
     choice = click.Choice(names)
     return click.option("--format", "format_", type=choice, default=names[0], help=help)
 
@@ -126,19 +126,19 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print that ``stage`` begins, if stderr is a terminal without a line in ``EVERY_S``."""
+        """Print that ``stage`` begins, if stderr is a terminal and no line came in ``EVERY_S``."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")
 
     def done(self, noun: str, total: int) -> None:
-        """Count one of ``total`` items as done, and print the count: ``3 of 8 {noun}``."""
+        """Count one more of ``total`` items as done, and show the count: ``3 of 8 {noun}``."""
         self._done += 1
         if self._done < total:
             self.at(f"{self._done} of {total} {noun}")
 
 
-#: If more files than this are not profiles, one line says how many and names the first.
+#: If more files than this are not profiles, one line replaces theirs: how many, and the first.
 MOST_FOREIGN_LINES = 3
 
 
@@ -154,7 +154,7 @@ class LeftOut:
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
-        """Print each error after ``word``, then the number of errors.
+        """Print each error on a line that begins with ``word``, then the number of errors.
 
         Many files that are not profiles share one line.
         """
@@ -212,7 +212,7 @@ def runs_of(
 def runs_of_each(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[list[Run]]:
-    """Return a list of runs for each of ``paths`` that has runs; see ``runs_of``."""
+    """Return one list of runs for each of ``paths`` that has runs; see ``runs_of``."""
     from lstmprof.runs.cache import opened
 
     return opened(paths, None, left_out.faults.append, reading)
@@ -264,7 +264,7 @@ def step_profiles(
 
 
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
-    """Return the breakdown of the run at ``path``, without tables; refuse several runs."""
+    """Return the breakdown, without tables, of the one run at ``path``; refuse several runs."""
     runs = runs_of([path], left_out)
     if len(runs) != 1:
         named = ", ".join(run.name for run in runs[:3]) + (" …" if len(runs) > 3 else "")
@@ -305,7 +305,7 @@ def open_report(
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
     name = hashlib.sha256(os.fsencode(folders)).hexdigest()[:16]
     place = cache_folder() / "reports"
-    if unwritable(place):  # not deleted at the end, because the browser reads the page later
+    if unwritable(place):  # not deleted: the browser reads the page later
         place = Path(tempfile.mkdtemp(prefix="lstmprof-report-"))
     path = place / f"{name}.html"
     if diagnoses is None:
@@ -328,6 +328,6 @@ def show(path: Path) -> None:
 
 
 def bundled(name: str, in_clone: str) -> Path:
-    """Return a folder that the wheel contains as ``name`` and a git clone as ``in_clone``."""
+    """Return the path of a folder of lstmprof: ``name`` in a wheel, ``in_clone`` in a git clone."""
     package = Path(__file__).resolve().parents[1]
     return package / name if (package / name).is_dir() else package.parent / in_clone

@@ -49,7 +49,7 @@ VERSION = 4
 #: Findings (kinds of time) with a smaller share of the difference, or of a single run's step,
 #: appear only in JSON.
 LEAST_SHARE = 0.01
-#: Largest number of listed events that occur only in some steps.
+#: The notes name at most this many events that occur only in some steps.
 MOST_RARE = 3
 #: A run's first step counts as long if it exceeds the first step of the other run by at least the
 #: time of this many steps of the other run.
@@ -334,8 +334,9 @@ def diagnose_all(
     the fastest run.
 
     Raises:
-        UsageError: ``must_compare`` is True and the runs differ in a condition that is not in
-            ``across``, or a run lacks the data for what is wanted.
+        UsageError: ``must_compare`` is True, and the runs differ in a condition that is not in
+            ``across``. Or a run lacks the data for a wanted prediction, or the wanted rank or
+            device.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     names = made_unique(breakdown.run.name for breakdown in breakdowns)
@@ -364,7 +365,7 @@ def diagnose_all(
 
 
 def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
-    """Return ``diagnosis``; fixes that a run in ``group`` already has get their measured gain."""
+    """Return ``diagnosis``, with measured gains for fixes that a run in ``group`` already has."""
     findings = []
     for explained in diagnosis.findings:
         advice = (with_measured_gain(a, diagnosis.slow, group) for a in explained.remedies)
@@ -395,7 +396,7 @@ def with_measured_gain(
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     """Return whether ``other`` does what ``advice`` says to change in ``slow``.
 
-    For runs that are not captures, only the advice ``layer_in_one_op`` is checked.
+    For runs that are not captures, the result is False for all advice except ``layer_in_one_op``.
     """
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
@@ -434,7 +435,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Return the diagnosis of a single run; ``saved``: kind of time → what its removal saves."""
+    """Return the diagnosis of a single run; ``saved`` is kind of time → saving if it is removed."""
     parts = findings(None, profile, saved)
     result = outcome_of_one(profile, parts)
     explained = _explained(parts, result)
@@ -449,7 +450,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
 
 
 def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
-    """Return the findings with sentences; large and certain findings also get fixes, each once."""
+    """Return the findings with sentences; large and certain ones also get fixes, no fix twice."""
     explained, given = [], set[str]()
     for finding in differences:
         certainty = certainty_of(finding, differences)
@@ -485,7 +486,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _time_notes(profile: StepProfile) -> list[str]:
-    """Return notes on the time that timed steps lost, and on events that only some steps have."""
+    """Return notes: time that timed steps lost to disturbances, and events of only some steps."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "
@@ -498,7 +499,7 @@ def _time_notes(profile: StepProfile) -> list[str]:
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
     """Return a note: after how many steps the fast run makes up for its longer first step.
 
-    Return None if its first step is not long (``LONG_FIRST_STEP``).
+    Return None if the fast run's first step is not long (``LONG_FIRST_STEP``).
     """
     first, other = (profile.info.compile_ns for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns

@@ -39,9 +39,9 @@ VERSION = 2
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
 #: The states, worst first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
-#: At most this many rounds are advised.
+#: If more rounds than this would be needed to decide, lstmprof advises another limit.
 MOST_ROUNDS = 100
-#: Iterations per round if a run does not record them.
+#: Number of iterations per round that is advised if a run does not record its number.
 _USUAL_ITERATIONS = 10
 _SHAPE = re.compile(r"(?i)\s*(slower|faster|step)\s*>\s*(\d{1,9}(?:\.\d{1,9})?)\s*(\S+)\s*")
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -311,7 +311,7 @@ def _change(ratio: float) -> str:
 
 
 def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> str:
-    """Return what to do so that the first inconclusive limit can be decided; may be empty."""
+    """Return what to do so that the first inconclusive limit can be decided; "" if unknown."""
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
         return ""

@@ -98,7 +98,7 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return a row near ``row`` that begins later than the row before it."""
+        """Return a row near ``row`` whose event begins later than the event before it."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))

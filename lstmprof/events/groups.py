@@ -24,7 +24,7 @@ Codes = NDArray[Any]
 
 
 def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
-    """Return each event's duration without its direct children, in ns; at least 0."""
+    """Return each event's duration minus those of its direct children, in ns; at least 0."""
     dur = events.dur_ns
     time_ns = dur.copy()
     parent = events.rows_named("parent_id") if parent is None else parent
@@ -34,7 +34,7 @@ def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return each row's value, or its nearest ancestor's value if the row's is ``NONE``."""
+    """Return each row's value; if it is ``NONE``, the value of the nearest ancestor with one."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -47,7 +47,7 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 def nearest(parent: Codes, mask: Flags) -> Ints:
-    """Return for each row itself or its nearest ancestor in the mask ``mask``, or ``NONE``."""
+    """Return each row if it is in ``mask``, else its nearest ancestor in ``mask``, or ``NONE``."""
     return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
 
 
@@ -62,8 +62,8 @@ def values_at(values: Ints, rows: Ints) -> Ints:
 class Forest:
     """The nesting of rows; ``parent`` has the row of each row's parent, or ``NONE`` for a root.
 
-    ``preorder`` is the number of each row in preorder. ``size`` is the number of rows inside, the
-    row itself included.
+    ``preorder`` is the number of each row in preorder. ``size`` is the number of rows inside each
+    row, the row itself included.
     """
 
     def __init__(self, parent: Ints) -> None:
@@ -86,7 +86,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return whether no other of ``rows`` with the same ``code`` encloses each of ``rows``."""
+        """Return for each of ``rows`` whether none of them with an equal ``code`` encloses it."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -142,19 +142,19 @@ class Groups:
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Count the positions in each group, or only those for which the mask ``where`` is True."""
+        """Count the positions in each group; if ``where`` is given, only positions in this mask."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum ``values`` in each group as integers, or only where the mask ``where`` is True."""
+        """Sum integers in each group; if ``where`` is given, only ``values`` in this mask."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
     def sorted(self, values: Ints, where: Flags | None = None) -> SortedValues:
-        """Return ``values`` sorted in each group; with the mask ``where``, only these values."""
+        """Sort ``values`` in each group; if ``where`` is given, only values in this mask."""
         chosen = slice(None) if where is None else where
         return SortedValues(self.of[chosen], values[chosen], self.count)
 
@@ -186,9 +186,10 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Return for each interval the position of the latest end in its lane, up to this interval.
+    """Return for each interval the position of the interval of its lane that ends last so far.
 
-    ``lane`` has the number of each interval's lane (from 0, sorted), and ``end`` its end.
+    A lane is a sequence of intervals, such as those of a stream. ``lane`` has the lane's number of
+    each interval (from 0, sorted), ``end`` its end. "So far" means: of this and earlier intervals.
     """
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
@@ -227,7 +228,10 @@ def distinct(values: Ints) -> Ints:
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return the numbers of the combinations of ``keys``, in sorted order, ``UNKNOWN`` first."""
+    """Return for each position the number of its combination of ``keys``.
+
+    The distinct combinations are sorted, ``UNKNOWN`` first, and numbered from 0.
+    """
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

@@ -66,7 +66,7 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return at each time the running interval that comes first in ``order``.
+    """Return for each time the running interval that comes first in ``order``, as segments.
 
     ``order`` lists the positions of all intervals, the foremost first. Empty intervals never run;
     times without a running interval are left out.
@@ -96,9 +96,9 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return for each cell the least ``value`` of the ranges [left, right) that contain it.
+    """Return for each of ``cells`` positions the least ``value`` of the ranges around it.
 
-    It is ``none`` for a cell in no range.
+    A range is [left, right). The result is ``none`` for a position in no range.
     """
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
@@ -161,7 +161,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return the overlap of each segment with each interval, by interval and time."""
+    """Return all overlaps of a segment and an interval, sorted by interval, then by time."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)

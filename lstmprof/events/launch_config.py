@@ -82,7 +82,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return the parts of the shared memory as text, or an empty text if unknown."""
+        """Return the static and dynamic bytes of shared memory as text; empty if unknown."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""

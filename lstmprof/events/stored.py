@@ -220,7 +220,10 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and those of ``columns`` that a batch has, with texts as codes."""
+        """Return ``event_id`` and ``columns`` of batch ``number``, with texts as integer codes.
+
+        Columns that the batch lacks are left out.
+        """
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),

@@ -36,7 +36,7 @@ _SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # ops -> range, and so on
 
 
 class Tree:
-    """Distinct stacks as nodes; ``above`` has each node's parent, ``names`` its innermost frame."""
+    """Distinct stacks as nodes: ``above`` has their parents, ``names`` their innermost frames."""
 
     def __init__(self) -> None:
         self.above = [ROOT]
@@ -79,7 +79,7 @@ class StepStacks:
 
 
 def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: str) -> StepStacks:
-    """Return the stacks of the clean step of a rank's ``device``, or of its host threads if None.
+    """Return the stacks in the clean step of a rank's ``device`` (None: of its host threads).
 
     Their times sum to the step. ``by`` is one of ``STACKS``. Idle time of a device is an inner
     frame of the host's stack for which the device waits.
@@ -119,7 +119,7 @@ def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """Return which ``STACKS`` the profile has; ops, which every profile has, are last."""
+    """Return those of ``STACKS`` that the profile can show; ops, which it always can, are last."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
@@ -142,7 +142,7 @@ def _drawn(events: EventTable, by: str) -> Flags:
 
 
 def _names(events: EventTable) -> list[str]:
-    """Return each event's name as a frame; parts that differ between steps are removed."""
+    """Return for each event the name of its frame, without parts that differ between steps."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()
@@ -153,7 +153,7 @@ def _names(events: EventTable) -> list[str]:
 
 
 def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
-    """Return (the host's stacks, node of each event); ``drawn`` marks the events with a frame."""
+    """Return (the host's stacks, node of each event); ``drawn`` marks events that are frames."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
     names = _names(events)
@@ -167,7 +167,7 @@ def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, 
 
 
 def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
-    """Return the devices' stacks. Each begins with its launch's stack, given by ``node``."""
+    """Return the devices' stacks; each begins with the stack of its launch (see ``node``)."""
     issuers = issued_by(events)
     names = _names(events)
     tree = Tree()
@@ -181,16 +181,16 @@ def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> St
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Largest number of frames of a stack, and the frame that ends a deeper one. Limited because the
-#: file grows with the square of the depth.
+#: Largest number of frames in a stack, and the name of the last frame in stacks that are deeper.
+#: The depth is limited because the file grows with its square.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
-    """Write the stacks of ``breakdown`` to ``path``; return which of ``STACKS`` was chosen.
+    """Write the stacks of ``breakdown`` to ``path``; return which of ``STACKS`` was used.
 
-    Without ``by``, it is the first of ``STACKS`` that the profile has.
+    If ``by`` is None, this is the first of ``STACKS`` that the profile has.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -220,7 +220,7 @@ def write_pair(
 
     A lane is (breakdown, rank, device). The file has a profile of each step, and for each step a
     profile of the time by which its stacks exceed the stacks of the other step. Return which of
-    ``STACKS`` was chosen: ``by``, or ops.
+    ``STACKS`` was used: ``by``, or by default ops.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -288,7 +288,7 @@ class _Document:
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return each node's frames as numbers, the outermost first; add new names to ``frames``."""
+    """Return the frames of each node as numbers, outermost first; add new names to ``frames``."""
     node_frames: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
         outer = node_frames[above]

@@ -54,9 +54,9 @@ class Cut:
     """The events to keep: ``rows`` of the table.
 
     ``windows`` are the chosen steps, empty if the user chose a ``span`` (first ns, end ns).
-    ``inside`` is the number of events that overlap the span; ``crossing`` of them cross one of its
-    edges. ``next_steps`` are the numbers of the steps after the span; of
-    these only the markers are kept, because a marker ends the previous step.
+    ``inside`` is the number of events that overlap the span; ``crossing`` is how many of these
+    cross an edge of the span. ``next_steps`` are the numbers of the steps after the span. Only the
+    markers of these steps are kept, because a marker ends the previous step.
     """
 
     span: tuple[int, int]
@@ -68,7 +68,7 @@ class Cut:
 
 
 def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
-    """Return the windows of the steps from ``first`` to ``last`` of all ranks."""
+    """Return the windows, of all ranks, of the steps numbered ``first`` to ``last``."""
     chosen = [w for w in windows if w.step is not None and first <= w.step <= last]
     if not chosen:
         there = list(dict.fromkeys(w.step for w in windows if w.step is not None))
@@ -82,9 +82,9 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
 
 
 def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
-    """Return what to keep of ``events`` (with links) for the steps ``windows``.
+    """Return the events to keep for the steps ``windows``; ``events`` must have links.
 
-    If ``span`` (first ns, end) is given, return what to keep for it instead.
+    If ``span`` (first ns, end ns) is given, return the events to keep for this time instead.
 
     Raises:
         UsageError: no event overlaps the span.
@@ -104,7 +104,7 @@ def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] 
 
 
 def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
-    """Return the times in ns of each counter's last value before ``at_ns``."""
+    """Return the times in ns at which counters have their last value before ``at_ns``."""
     last: dict[Series, int] = {}
     for rows in counters:
         for series, time_ns, _ in by_series(rows):
@@ -136,7 +136,7 @@ def _linked(events: EventTable, rows: Ints) -> Ints:
 
 
 def _neighbours(events: EventTable, first: int, until: int) -> Ints:
-    """Return the rows of each device's last activity before the span, and its first after it."""
+    """Return rows: each device's last activity before the span, and first activity after it."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (events.dur_ns > 0))
     beside: list[int] = []
     if len(rows):
@@ -153,7 +153,7 @@ def _neighbours(events: EventTable, first: int, until: int) -> Ints:
 
 
 def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the rows of the step markers that begin at the end of the last of adjacent windows."""
+    """Return rows: the marker of the step after each run of adjacent ``windows``, if any."""
     ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
     rows = np.flatnonzero(events.is_kind("step"))
     ranks = events.ints("rank", UNKNOWN)[rows].tolist()
@@ -210,7 +210,7 @@ _decode_events = msgspec.json.Decoder(list[_Event], strict=False).decode
 
 @dataclass(frozen=True)
 class Written:
-    """The number of ``events`` in the trace, how many were ``kept``, and the size of the cut."""
+    """The number of ``events`` in the trace, the number ``kept``, and the size of the cut file."""
 
     kept: int
     events: int
@@ -323,7 +323,7 @@ def _parts_of(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """Return (the text before the first event, the rest of the text that was read)."""
+    """Return (the text before the first event, the text that was read after it)."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)
@@ -344,7 +344,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Return (JSON text, parsed event) of each event; None if ``text`` is not whole events."""
+    """Return (JSON text, parsed event) of each event; None if ``text`` has half events."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

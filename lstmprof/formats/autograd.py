@@ -111,9 +111,9 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _computing(spans: list[Row]) -> list[Row]:
-    """Return the spans that compute: they have no spans inside, or compute most of their time.
+    """Return the spans that compute: most of their time is not in other spans inside them.
 
-    A span with spans inside keeps only its longest time between these spans.
+    A span with spans inside is shortened to its longest interval between these spans.
     """
     around: list[tuple[Row, list[Row]]] = []
     nested: list[tuple[Row, list[Row]]] = []

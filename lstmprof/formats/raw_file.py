@@ -342,7 +342,7 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Return the last comma between two JSON objects in ``text[start:stop]``, or 0."""
+    """Return the position of the last comma between JSON objects in ``text[start:stop]``, or 0."""
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
         brace = text.rfind(b"{", start, brace)

@@ -93,7 +93,7 @@ class Process:
             yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text or None) of each row's event, in portions as ``chunks``."""
+        """Yield ``extdata`` (JSON text or None) of each row's event, divided like ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -282,7 +282,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _with_name_and_device(self, batch: Batch) -> Batch:
-        """Return the events with a name and, if they are activities, with a device."""
+        """Return only the events that have a name and, if they are activities, a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)
@@ -394,6 +394,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the machine's GPUs by node, each once; every process lists all of them."""
+    """Return the machine's GPUs once, sorted by node; every process lists all of them."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

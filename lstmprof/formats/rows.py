@@ -55,7 +55,10 @@ def date_ns(origin_ns: int) -> int | None:
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Return the date of the time ``origin_ns``; if it is no date, ``added_ns`` must be added."""
+    """Return ``origin_ns`` if it is a date, else the date ``origin_ns + added_ns``.
+
+    Return None if ``added_ns`` is needed but unknown (None).
+    """
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)

@@ -275,7 +275,7 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files of one folder whose names differ only in digits, or of one session."""
+    """Group files of one folder whose names differ only in digits, or that are of one session."""
     jobs: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
@@ -286,7 +286,10 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups of one folder that together are all ranks of a torch.profiler job."""
+    """Join groups of one folder that together are all ranks of a torch.profiler job.
+
+    ``heads`` has the beginning of each file by its label.
+    """
     parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]

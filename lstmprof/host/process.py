@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 #: Number of a setting of glibc's mallopt(3) -> value in bytes. glibc keeps freed memory up to the
-#: first value (M_TRIM_THRESHOLD), and maps blocks larger than the second (M_MMAP_THRESHOLD) alone.
+#: first value (M_TRIM_THRESHOLD). Each block larger than the second value (M_MMAP_THRESHOLD) comes
+#: straight from the system, and returns to it when it is freed.
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
 #: Number of a setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}

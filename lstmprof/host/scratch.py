@@ -13,6 +13,7 @@ same id. Outside Linux, processes cannot be identified, and nothing is removed.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -32,7 +33,7 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return ``prefix`` and this process's identity: the beginning of the names of its files."""
+    """Return how the names of this process's files begin: ``prefix``, then its identity."""
     return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 
@@ -166,8 +167,9 @@ def temporary_folder() -> Iterator[Path]:
     Raises:
         LstmprofError: the folder cannot be made.
     """
-    folder = made_temporary_folder()
-    try:
+    folder = _unused_folder()
+    try:  # a signal may arrive as soon as the folder exists
+        _make(folder)
         yield folder
     finally:
         remove(folder)
@@ -179,6 +181,13 @@ def made_temporary_folder() -> Path:
     Raises:
         LstmprofError: the folder cannot be made.
     """
+    folder = _unused_folder()
+    _make(folder)
+    return folder
+
+
+def _unused_folder() -> Path:
+    """Return a path in TMPDIR for a new folder; remove the folders of killed processes."""
     try:
         base = Path(tempfile.gettempdir())
     except OSError as fault:
@@ -187,8 +196,12 @@ def made_temporary_folder() -> Path:
         ) from fault
     for left in left_by_ended_processes(base, _TEMPORARY):
         shutil.rmtree(left, ignore_errors=True)
-    with room_in(base):
-        return Path(tempfile.mkdtemp(prefix=own_prefix(_TEMPORARY), dir=base))
+    return base / (own_prefix(_TEMPORARY) + secrets.token_hex(8))
+
+
+def _make(folder: Path) -> None:
+    with room_in(folder.parent):
+        folder.mkdir(0o700)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ ANOMALY = "only PyTorch has an anomaly mode"
 
 OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
 #: Features that a plain workload (LSTM, numbers as inputs, head, Adam) does not have -> why an
-#: implementation does not support the feature, unless its ``knows`` names it.
+#: implementation does not support the feature. Features in its field ``knows`` are supported.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -35,7 +35,10 @@ _ENGINES_LACK: Mapping[str, str] = {
 
 
 def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
-    """Return unsupported features of a library → why; ``no_gpu``: why it does not run on a GPU."""
+    """Return features that a library does not support → why.
+
+    ``no_gpu`` says why it does not run on a GPU.
+    """
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
@@ -175,12 +178,12 @@ class Implementation:
 
     ``form`` is one of ``FORMS``; ``form_on_gpu`` is the form on a GPU if it differs from ``form``.
     ``library`` is the package that provides the layer, if it is neither the framework nor lstmprof.
-    ``by_hand`` is
-    True if lstmprof's own code defines the cell, so that users can change it. ``refuses`` maps
-    unsupported features to the reason that users see: ``cpu``, ``cuda``, ``train``, ``forward``,
-    ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``, ``keep-denormals``,
-    ``no-onednn``, ``anomaly``, ``deterministic``, a precision, or a combination (``tf32 on cpu``,
-    ``cuda-graph on cpu``, ``xla of ctc``). ``FRAMEWORKS`` has what a framework does not support.
+    ``by_hand`` is True if lstmprof's own code defines the cell, so that users can change it.
+    ``refuses`` maps unsupported features to the reason that users see. A feature is a precision or
+    ``cpu``, ``cuda``, ``train``, ``forward``, ``bidirectional``, ``layers``, ``ctc``,
+    ``cuda-graph``, ``xla``, ``keep-denormals``, ``no-onednn``, ``anomaly``, ``deterministic``, or a
+    combination (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``). Features that a whole
+    framework does not support are in ``FRAMEWORKS`` instead.
     """
 
     name: str
@@ -189,7 +192,7 @@ class Implementation:
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
-    knows: Tuple[str, ...] = (*OTHER_NETWORKS, "variable length")  # features in UNUSUAL it has
+    knows: Tuple[str, ...] = (*OTHER_NETWORKS, "variable length")  # features in UNUSUAL it supports
     settles_after: int = 3  # number of warm-up iterations until the iteration time is stable
     form_on_gpu: Optional[str] = None
     library: str = ""

@@ -1,6 +1,6 @@
 """Make the rows of counters (mostly memory) in the timelines of steps.
 
-A lane is the row of one counter in a timeline (``model.Lane``).
+A lane (``model.Lane``) is the row of one counter, such as allocated memory, in a timeline.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the lanes of counters for each of ``windows``; ``read()`` yields all rows of counters.
+    """Return the lanes for each of ``windows`` (steps); ``read()`` yields tables of counter values.
 
     ``read`` is called twice.
     """
@@ -59,7 +59,7 @@ def lanes(
 
 @dataclass
 class _Drawn:
-    """A counter's values in a step, with times since the step's begin.
+    """The values of a counter in a step, with their times since the beginning of the step.
 
     ``before`` is the counter's last value before the step.
     """
@@ -80,7 +80,7 @@ class _Drawn:
 
 
 def _extremes(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Return a mask of the first, least, largest and last value in each of a step's ``PARTS``."""
+    """Return a mask of the values to draw: first, least, largest and last in each of ``PARTS``."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])

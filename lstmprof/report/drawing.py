@@ -39,7 +39,7 @@ def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
 
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return ``columns`` of ``rows`` (by default all), with texts that are safe to show."""
+    """Return ``columns`` of ``rows`` (by default all), with texts cut and free of control codes."""
     return [
         {n: shown_name(row[n]) if isinstance(row[n], str) else row[n] for n in columns or row}
         for row in rows
@@ -68,7 +68,7 @@ def cells(
     tooltip: Sequence[alt.Tooltip],
     **calculated: str,
 ) -> Drawn:
-    """Draw a heat map: one row per ``lane`` (a device), one column per value of ``across``."""
+    """Draw a heat map: one row per ``lane`` (device of a rank), one column per ``across``."""
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = [{**{name: row[name] for name in columns}, "label": row["lane"]} for row in rows]
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False)
@@ -105,7 +105,7 @@ def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
 
 
 def legend_of(names: Sequence[str]) -> alt.Legend:
-    """Return a legend below the chart that shows the parts ``names``, family by family."""
+    """Return a legend, below the chart, of the parts ``names``, which are sorted by family."""
     words = {
         part.name: part.shown if part.shown == family.name else f"{family.name}: {part.shown}"
         for family in families_of(names)
@@ -123,7 +123,7 @@ def legend_of(names: Sequence[str]) -> alt.Legend:
 
 
 def off_colour(title: str) -> alt.Color:
-    """Return the colours of the column ``percent``, a deviation from the usual value."""
+    """Return a colour scale for the column ``percent``, the deviation from a usual value."""
     return alt.Color(
         "percent:Q",
         scale=alt.Scale(
@@ -152,7 +152,7 @@ def _joined(runs: Sequence[RunFacts], field: str) -> str:
     texts = dict.fromkeys(getattr(run, field) for run in runs)
     parts = dict.fromkeys(p for text in texts if text for p in text.split(", "))
     pythons = [part for part in parts if part.startswith("python ")]
-    if len(pythons) > 1:  # it would be unclear which run has which Python
+    if len(pythons) > 1:  # leave them out: it would be unclear which run has which Python
         parts = dict.fromkeys(part for part in parts if part not in pythons)
     return ", ".join(parts) or f"{field} unknown"
 

@@ -62,7 +62,7 @@ class Value:
 
 
 def _step(timings: Timings) -> tuple[float, float | None]:
-    """Return the clean step and half the length of its 95 % interval in ns; None if unknown."""
+    """Return (length of the clean step, half its 95 % interval) in ns; an unknown half is None."""
     low, high = timings.step_low_ns, timings.step_high_ns
     return timings.step_ns, None if low is None or high is None else (high - low) / 2
 
@@ -115,7 +115,7 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of one run, and its numbers by heading; ``best``: no run is certainly faster."""
+    """The text of one run, and heading -> number; ``best``: no comparable run is surely faster."""
 
     text: str
     numbers: Mapping[str, float | None]
@@ -219,7 +219,8 @@ def _separating(
 ) -> tuple[str, ...]:
     """Return ``rows`` and the conditions to add, so that no cell has several runs if possible.
 
-    If ``sizes`` is True, sizes of the network are added before its workload, and ``run`` never is.
+    If ``sizes`` is True, sizes of the network are added before its workload, and the name of the
+    run is never added.
     """
     fields = list(FIELDS)
     if sizes:
@@ -236,7 +237,7 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Return lists of runs that have equal conditions ``names``; omit runs that are alone."""
+    """Return the groups of two or more runs whose conditions ``names`` are equal."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
@@ -250,7 +251,7 @@ _SAME = object()
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Return the ``keys`` of rows, with ``_SAME`` for values that the rows' names leave out.
+    """Return ``keys``, with ``_SAME`` in place of each value that the name of the row leaves out.
 
     The first ``first`` values of a key are shown. A later value is left out if all keys with equal
     first values have this value. If the only first value is None, and a later value is shown, the
@@ -271,7 +272,7 @@ def _differing(
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the distinct keys; numbers and versions sort by size, words by first occurrence."""
+    """Return the distinct keys, sorted: numbers and versions by size, words by first occurrence."""
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     words: dict[str, int] = {}
     for key in keys:
@@ -305,7 +306,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return indices of the fastest runs of all groups, and of runs with overlapping intervals."""
+    """Return indices of each group's fastest run, and of runs whose intervals overlap its own."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}

@@ -17,8 +17,8 @@ from lstmprof.report.page import refuse, save, script_json, vega
 
 #: Size of a panel in pixels.
 _WIDTH, _HEIGHT = 860, 240
-#: Colours of the triangles that mark where runs become slower or faster; the triangles' directions
-#: differ, too.
+#: Colours of the triangles at runs that are slower or faster than before. The triangles also point
+#: in different directions.
 _SLOWER, _FASTER = "#c8710a", "#0f6b4a"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "

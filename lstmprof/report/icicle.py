@@ -31,12 +31,13 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Callees with a smaller share of the picture's time than this are joined into one box ("5 smaller
-#: callees"), which is left out if its share is too small, too.
+#: Callees that each take a smaller share of the picture's time than this are joined into one box
+#: ("5 smaller callees"). The joined box is left out if its share is also smaller.
 LEAST_SHARE = 0.01
-#: Most nested boxes in a picture. A run with more events than ``MOST_EVENTS`` has no pictures.
+#: Largest number of nested boxes in a picture. A run with more events than ``MOST_EVENTS`` has no
+#: pictures.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: Most pictures of a page, and most pairs of runs that have a picture.
+#: Largest number of pictures on a page, and of pairs of runs with a picture.
 MOST_ICICLES, MOST_PAIRS = 40, 12
 #: Index of the part of the breakdown for boxes that belong to no part.
 _NO_PART = -1
@@ -44,14 +45,14 @@ _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Return the pictures of ``pairs`` (stacks of ops), then of ``runs`` (modules or frames)."""
+    """Return pictures: of ``pairs`` by op, then of ``runs`` by module and by Python frame."""
     drawn = [*_pair_icicles(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _run_icicle(run)]
     return tuple(drawn[:MOST_ICICLES])
 
 
 def _pair_icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
-    """Yield one picture per pair: the stacks of ops in one step of each run."""
+    """Yield one picture per pair: the stacks of ops in one step of both runs."""
     run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
     names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
     steps = {
@@ -78,7 +79,7 @@ def _ms(step: StepStacks) -> str:
 
 
 def _events(run: RunReport) -> tuple[int, int]:
-    """Return the number of Python frames, and the number of all events, of a run."""
+    """Return (number of Python frames, number of all events) of a run."""
     every = run.breakdown.recorded
     frames = sum(has.python_frames for has in every)
     return frames, frames + sum(has.ops + has.runtime_calls + has.activities for has in every)
@@ -104,7 +105,7 @@ _BY = {"modules": "module", "python": "Python frame"}
 
 
 def _summed(tree: Tree, own: Ints) -> Ints:
-    """Return for each node of the tree the sum of ``own`` over the node and all nodes below."""
+    """Return for each node of the tree the sum of ``own`` over the node and all its descendants."""
     total = own.copy()
     for node in range(len(total) - 1, ROOT, -1):
         total[tree.above[node]] += total[node]

@@ -25,7 +25,7 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts about one run. ``run`` is a name unique in the report, ``label`` unique in ``group``.
+    """Facts about one run. ``run`` is its unique name; ``label`` is unique in its ``group``.
 
     ``step_ns`` is the step time by which runs are compared. ``lane`` is the diagnosed rank and
     device as text, such as ``rank 0``, if the run has several ranks or devices; else it is empty.
@@ -62,7 +62,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two comparable runs; a row has a kind of time, with its ``fast_ns`` and ``slow_ns``."""
+    """Two comparable runs, and one row per kind of time with its ``fast_ns`` and ``slow_ns``."""
 
     fast: StepProfile
     slow: StepProfile

@@ -236,9 +236,9 @@ def family_of(part: Part) -> Family:
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """Return the families of the parts ``names``, each with only those of its parts in ``names``.
+    """Return the families of the parts ``names``; each family has only parts in ``names``.
 
-    A name of a family selects the part that is named as the family.
+    If a name is of a family, it stands for the part with the same name (``HUES``).
     """
     wanted = set(names)
     some = [

@@ -37,8 +37,8 @@ MOST_ON_PATH = 100_000
 #: Conditions that may differ between the runs in the chart of sizes. A row's name shows the
 #: conditions that differ.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: Most cells in the chart of stability: ``ALL_CELLS`` for all runs together, but ``LEAST_CELLS``
-#: per run if there are many runs.
+#: Largest number of cells in the chart of stability: ``ALL_CELLS`` for all runs together, but
+#: ``LEAST_CELLS`` per run if there are many runs.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
 #: If a group has more pairs of runs than this, only the pairs with the baseline are shown.
 MOST_PAIRS = 800
@@ -91,13 +91,13 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the longest kernels of each run, with the columns of ``breakdown --table kernels``."""
+    """Return the ``MOST_KERNELS`` kernels with most time of each run, without small shares."""
     rows = (row for run in runs for row in _first_rows(run, run.breakdown.kernels, MOST_KERNELS))
     return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the table ``launch_gaps`` of each run that used a device, without copies."""
+    """Return rows of the table ``launch_gaps``, without copies, of each run on a device."""
     rows: list[Row] = []
     for run in runs:
         if run.profile.device is not None:
@@ -119,14 +119,14 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def layers(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the first layers of each run, with the columns of ``breakdown --table layers``."""
+    """Return the first ``MOST_LAYERS`` rows of the table ``layers`` of each run."""
     return [
         row for run in runs for row in _first_rows(run, run.breakdown.table("layers"), MOST_LAYERS)
     ]
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return the critical path of the first compared pair, or the first run, longest first."""
+    """Return rows of the critical paths of the first pair (else first run), longest first."""
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
         row
@@ -193,12 +193,12 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def _ran(row: Row) -> tuple[str, str]:
-    """Return the implementation and the conditions of a row of ``sweep``."""
+    """Return (implementation, conditions) of a row of ``sweep``."""
     return row["implementation"], row["conditions"]
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per timed run with known peak rates: least time, clean step, their ratio."""
+    """Return one row per timed run with known peak rates: least and clean step, and their ratio."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -246,9 +246,10 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return the pairs of runs in each group: pairs with the baseline first, then by difference.
+    """Return each group's pairs of runs: pairs with the baseline, then the other pairs.
 
-    If a group has more than ``MOST_PAIRS`` pairs, return only its pairs with the baseline.
+    Both are sorted by the difference of the steps, largest first. If a group has more than
+    ``MOST_PAIRS`` pairs, return only its pairs with the baseline.
     """
     ordered = []
     for group in groups:
@@ -271,7 +272,7 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     return ordered
 
 
-#: Most ranks and devices of a run that are drawn, and most columns of their heat maps.
+#: Largest number of lanes (devices of ranks) that are drawn, and of columns in a heat map.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 
@@ -296,7 +297,7 @@ def _drawn(run: RunReport) -> dict[RankDevice, str]:
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the first ``MOST_LANES`` rows of the table ``ranks``, for runs with several lanes."""
+    """Return the first ``MOST_LANES`` rows of the table ``ranks`` of runs with several devices."""
     return [
         run.row(row)
         for run in several(runs)

@@ -56,7 +56,7 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
 
 
 def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
-    """Return the common conditions of a group, or the origin of its runs, as text."""
+    """Return a group's common conditions as text; its origin replaces an unknown workload."""
     own = {profile.info.source == OWN_CODE for profile in group}
     sources = (("your code", True in own), ("imported profiles", False in own))
     unnamed = " and ".join(source for source, is_there in sources if is_there)

@@ -26,12 +26,12 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Most events that are drawn for one step, and for all steps together. These limits keep the page
-#: below a few megabytes.
+#: Largest number of events that are drawn for one step, and for all steps together. These limits
+#: keep the page below a few megabytes.
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
-#: Most host threads, and most levels of nested calls, that are drawn.
+#: Largest number of host threads, and of levels of nested calls, that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
-#: Most ranks of a run that have a timeline.
+#: Largest number of ranks of a run that have a timeline.
 MOST_RANKS = 8
 #: Columns of the events table that a click on an event shows.
 FACTS = (
@@ -44,14 +44,14 @@ _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
 #: Larger values of ``tid`` are hashes that a profiler made, not thread ids.
 _MOST_TID = 2**32
-#: The thread's number (32 bits, signed) with which TensorFlow ends the name of a thread.
+#: The number of the thread (32 bits, signed), at the end of TensorFlow's names of threads.
 _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """Return the runs' timelines, up to ``ALL_EVENTS`` events in all.
+    """Return the timelines of all runs, which have up to ``ALL_EVENTS`` events together.
 
     A run's step of median length comes first, then its longest and shortest step, then other ranks.
     """
@@ -103,7 +103,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield timelines that fit into ``ALL_EVENTS``; each run's first timeline has priority."""
+        """Yield timelines that fit into ``ALL_EVENTS``; the first of each run has priority."""
         room, chosen = ALL_EVENTS, set()
         for position in sorted(
             range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
@@ -160,7 +160,7 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """Return at most ``most`` of ``steps``: shortest, longest, and lengths in between."""
+    """Return at most ``most`` of ``steps``: the shortest, the longest, and steps between them."""
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].length_ns)
@@ -212,7 +212,7 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return for each of ``rows`` the position in ``rows`` of the row it links to, or −1.
+    """Return for each of ``rows`` the place in ``rows`` of the row that it links to, or −1.
 
     ``linked`` has one entry per row of the table: the row that it links to.
     """
@@ -323,14 +323,14 @@ class _Drawing:
         self.left_out += sum(-count for count, number in busiest if number not in drawn)
 
     def _thread(self, tid: int, position: int) -> str:
-        """Return the label of the thread ``tid``, the ``position``-th thread of the timeline."""
+        """Return the label of the thread ``tid``; ``position`` is its place among the threads."""
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else position
         return f"thread {number}" + (f", {name}" if name else "")
 
 
 def _joined(intervals: Intervals) -> Intervals:
-    """Return the ``intervals`` of one window by time; join adjacent idle intervals of a part."""
+    """Return ``intervals`` sorted by time, with adjacent idle intervals of one part joined."""
     s = intervals.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])

@@ -51,7 +51,7 @@ _Made = TypeVar("_Made")
 
 
 def path_of(run: Run) -> Path:
-    """Return the folder of ``run``; an argument of ``from_good`` if the items are runs."""
+    """Return the folder of ``run``, to be passed to ``from_good`` if its items are runs."""
     return run.path
 
 
@@ -98,7 +98,7 @@ def from_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``; if this fails, leave out each item for which ``make([item])`` fails.
+    """Return ``make(items)``; if this fails, without the items for which ``make([item])`` fails.
 
     ``path_of`` returns the path or URL of an item, which messages show. Messages about all items
     show ``together``. The errors of the items that are left out are passed to ``leave_out``.
@@ -133,7 +133,7 @@ def _faults(
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append the traceback to this process's log; return the log's path, or None if impossible."""
+    """Append the traceback to this process's log; return the log's path, or None on failure."""
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):

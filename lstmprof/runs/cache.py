@@ -67,7 +67,7 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Return one list of runs for each of ``words`` that has runs; otherwise like ``open_runs``.
+    """Open runs like ``open_runs``, but return them as one list for each word that has runs.
 
     ``reading`` is called before each profile of a single local file is read.
     """
@@ -180,7 +180,7 @@ def _ingest(
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
     """Make a run of the files ``group`` in ``cache``.
 
-    If ``cache`` cannot be written, make it in a temporary folder.
+    If ``cache`` cannot be written, make the run in a temporary folder.
     """
     from lstmprof.runs.ingest import Ingested, Task
 

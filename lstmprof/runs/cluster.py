@@ -86,7 +86,7 @@ class _Releasing(Executor):
         return outcome
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for unfinished tasks, or cancel them."""
+        """Wait for unfinished tasks; cancel them if not ``wait``, or if ``cancel_futures``."""
         self._executor.shutdown(wait=wait and not cancel_futures)
 
 

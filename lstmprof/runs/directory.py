@@ -71,7 +71,7 @@ def usable_cache(cache: Path) -> Path:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return the reason if ``folder`` cannot be written, else None; make it if it is missing."""
+    """Return the reason if ``folder`` cannot be written, else None; create a missing folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:

@@ -132,9 +132,10 @@ class Peaks(Record, frozen=True):
 class ScriptLine(Record, frozen=True):
     """A line or function of the user's code, outside a framework, in which steps spend time.
 
-    ``share`` is the share of the sampled time, and ``ns`` the time per sampled step. ``call`` is
-    the function that the line calls. If ``call`` is None, the line only waits, or the entry is
-    about all of ``function``, which calls no framework. ``file`` is None for the garbage collector.
+    ``share`` is the line's share of the sampled time, and ``ns`` its time per sampled step.
+    ``call`` is the function that the line calls. If ``call`` is None, the line only waits, or the
+    entry is about all of ``function``, which calls no framework. ``file`` is None for the garbage
+    collector.
 
     ``waits_ns`` is the part of ``ns`` in which the thread was blocked by something other than a
     framework; None if unknown. ``beside`` is True for a line that a framework calls in another
@@ -166,10 +167,10 @@ class ScriptTree(Record, frozen=True):
 class Recompiled(Record, frozen=True):
     """A compiled function of a script that was compiled again, and the last change that caused it.
 
-    ``times`` counts the compilations after the first one. ``changed`` is ``function`` (the script
-    created the function anew), ``shape``, ``dtype``, ``value`` (of a Python object) or
-    ``structure`` (number of arrays) of ``argument``, an argument. ``before`` and ``after`` are the
-    texts of the shape, dtype or value.
+    ``times`` counts the compilations after the first one. ``changed`` is ``function`` if the script
+    created the function anew. Otherwise it is what changed in the argument ``argument``: ``shape``,
+    ``dtype``, ``value`` (of a Python object) or ``structure`` (number of arrays). ``before`` and
+    ``after`` are the texts of the shape, dtype or value.
 
     For torch.compile, ``argument`` may be any expression, and ``changed`` may also be ``size``,
     ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``: any other condition, with

@@ -186,7 +186,10 @@ class Task:
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Write a run of all profiles in ``parts`` (results of ``read``), or a run of each."""
+        """Write one run of all profiles in ``parts`` if they are the ranks of a job, else one each.
+
+        ``parts`` are results of ``read``, one per file.
+        """
         profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
@@ -203,7 +206,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the run of these unchanged files, unless ``force`` or there is none."""
+        """Return the existing run of these files if they are unchanged; with ``force``, None."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None

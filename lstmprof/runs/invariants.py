@@ -49,7 +49,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Check column types; other programs may write other widths of integers, or dictionaries."""
+    """Check column types; integers may have other widths, and texts may be dictionaries."""
     for field in actual:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):

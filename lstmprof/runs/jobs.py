@@ -68,7 +68,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
     """Return the result of ``task``.
 
-    ``parts`` are the task itself, or its shares. ``outcomes`` yields their results first.
+    ``parts`` are the task itself, or its shares; ``outcomes`` yields their results next.
     """
     if not isinstance(parts[0], Share):
         return next(outcomes)
@@ -267,7 +267,7 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
     """Yield the numbers, from ``begin`` on, of tasks that may run at the same time.
 
-    No two of these tasks write runs of the same name, except the shares of a job.
+    No two of these tasks write runs of the same name, unless they are parts (``Share``) of one job.
     """
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
@@ -288,7 +288,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all ``futures``; return {number: result} of finished tasks after ``number``."""
+    """Wait for all ``futures``; return {task number: result} of successes after ``number``."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -330,7 +330,7 @@ def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Run ``task`` on a cluster's worker, if its ``version`` agrees and it sees ``probe``."""
+    """Run ``task`` on a cluster's worker, which must have ``version`` and see folder ``probe``."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)

@@ -26,8 +26,8 @@ UPGRADE = "upgrade lstmprof"
 _Item = TypeVar("_Item")
 
 
-#: Name of a condition (of ``names.CONDITIONS``) that is not a field of run.json → the function that
-#: computes its value.
+#: Name of a condition that is not a field of run.json → the function that computes its value.
+#: Conditions are settings in which compared runs must be equal (``names.CONDITIONS``).
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),

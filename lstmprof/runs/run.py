@@ -277,7 +277,7 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Check version and columns of a file; return the columns that its older version lacks."""
+    """Check version and columns of a file; return columns that it lacks due to an older version."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
@@ -334,7 +334,7 @@ def runs_in(folder: Path) -> list[Run]:
 def run_folders_in(folder: Path) -> list[Path]:
     """Return the folders of the runs directly in ``folder``, then folders that cannot be read.
 
-    Both are sorted by name. Return nothing if there is no run.
+    Each of the two groups is sorted by name. Return nothing if there is no run.
     """
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]

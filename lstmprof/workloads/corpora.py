@@ -86,9 +86,10 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """Return the number of each word: its place when sorted by frequency, then alphabetically.
+    """Return the number of each word: 0 for the most frequent word, 1 for the next, and so on.
 
-    Words beyond the vocabulary get the vocabulary's last number, ``vocabulary`` - 1.
+    Equally frequent words are in alphabetical order. Words beyond the vocabulary get the
+    vocabulary's last number, ``vocabulary`` - 1.
     """
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))

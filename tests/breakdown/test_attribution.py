@@ -54,6 +54,22 @@ def test_borders_at_one_instant_cut_once() -> None:
     assert (cut.start_ns.tolist(), cut.end_ns.tolist()) == ([3, 4], [4, 45])
 
 
+def test_of_activities_at_once_a_kernel_counts_before_a_collective_a_copy_and_a_memset() -> None:
+    """Each activity lies within the next one, which is less important."""
+    activities = [("kernel", "gemm"), ("kernel", "collective"), ("memcpy", None), ("memset", None)]
+    rows = [
+        event(kind, kind, 30 - 10 * n, 40 + 10 * n, device=0, stream=n, category=category)
+        for n, (kind, category) in enumerate(activities)
+    ]
+    events, window = one_window(rows, 0, 70)
+    stream = events.ints("stream", -1)
+    device = attributed(events, [window], None)[0].by_time()
+    order = [
+        (int(stream[row]), int(end)) for row, end in zip(device.row, device.end_ns, strict=True)
+    ]
+    assert order == [(3, 10), (2, 20), (1, 30), (0, 40), (1, 50), (2, 60), (3, 70)]
+
+
 @settings(max_examples=80, deadline=None)
 @given(gpu_programs | cpu_programs, st.lists(st.integers(-5, 70), max_size=4))
 def test_cut_at_borders_nothing_is_lost(rows: list[Row], borders: list[int]) -> None:

@@ -267,6 +267,7 @@ def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
         (Call("cudaFree", "alloc", 5_000), True, "initialisation"),
         (Call("cudaOccupancyMaxActiveBlocks", "other", 5_000), True, "initialisation"),
         (Call("cudaMalloc", "alloc", 5_000), True, "allocation"),
+        (Call("cudaMemPrefetchAsync", "other", 5_000), True, "runtime"),
         (Call("cudaFree", "alloc", 5_000), False, "allocation"),
     ],
 )
@@ -279,6 +280,20 @@ def test_a_long_call_before_the_first_launch_of_a_kernel_is_initialisation(
     body = (other, Gap(100), *products)
     verdict = lp.diagnose(written(tmp_path / "profile.pt.trace.json", body)).verdict
     assert verdict.kind == kind
+
+
+@pytest.mark.parametrize(("end", "named"), [((), False), (loading(4), True)])
+def test_memory_that_is_freed_after_the_last_work_is_not_freed_again_and_again(
+    end: Body, named: bool, tmp_path: Path
+) -> None:
+    # without framework ops, as in a CUDA program
+    frees = (Gap(5_000), Call("cudaFree", "alloc", 9_000))
+    body = (*(launched(PRODUCT) for _ in range(20)), *frees)
+    body += tuple(launched(PRODUCT) for _ in end)
+    found = advice(written(tmp_path / "profile.pt.trace.json", body))
+    assert ("allocate once" in found) == named
+    if named:
+        assert found["allocate once"].fix == "allocate memory once, before the loop, and reuse it"
 
 
 def test_initialisation_leads_over_work_that_takes_a_little_longer(tmp_path: Path) -> None:
@@ -335,6 +350,46 @@ def test_latency_of_a_launch_inside_a_long_first_op_is_no_initialisation(tmp_pat
     assert 6_900 * TICK_NS < times["initialisation"] <= 7_001 * TICK_NS
     assert times["launch"] >= 100 * TICK_NS
     assert verdict.fixes[0].saves_ns == times["initialisation"]
+
+
+def test_a_long_first_call_of_an_op_that_only_calls_others_is_initialisation(
+    tmp_path: Path,
+) -> None:
+    # the first aten::_convolution of compiled code on an RTX 4090 takes 9.8 ms on its own
+    def body(first_ticks: int) -> Body:
+        inner = op("aten::cudnn_convolution", launched(Work("kernel", "fprop", "conv", 30)))
+        ticks = (first_ticks, *[4] * 12)
+        return tuple(Within("op", "aten::_convolution", t, (inner,), 1) for t in ticks)
+
+    verdict = lp.diagnose(written(tmp_path / "1.pt.trace.json", body(9_800))).verdict
+    assert (verdict.kind, verdict.fixes[0].name) == ("initialisation", "profile later")
+    assert verdict.fixes[0].seen.startswith("the first aten::_convolution took 9.8")
+    short = lp.diagnose(written(tmp_path / "2.pt.trace.json", body(900))).verdict
+    assert "initialisation" not in {part.kind for part in short.where}
+
+
+@pytest.mark.parametrize("name", ["aten::item", "c10d::allreduce_"])
+def test_a_long_first_call_of_an_op_that_may_wait_is_no_initialisation(
+    name: str, tmp_path: Path
+) -> None:
+    calls = tuple(Within("op", name, ticks, (), 1) for ticks in (9_800, *[4] * 12))
+    run = written(tmp_path / "profile.pt.trace.json", (*calls, *loading(4)))
+    assert "initialisation" not in {part.kind for part in lp.diagnose(run).verdict.where}
+
+
+@pytest.mark.parametrize(("busy", "hidden"), [(3_000, True), (100, False)])
+def test_latency_after_a_loading_call_is_initialisation_if_a_short_call_had_hidden_it(
+    busy: int, hidden: bool, tmp_path: Path
+) -> None:
+    # the device works for ``busy`` ticks when a call begins that loads the code of another kernel
+    before = op("aten::mm", launched(replace(PRODUCT, ns=busy)), category="gemm")
+    loads = op("aten::add_", launched(Work("kernel", "elementwise", "elementwise", 10), 5_000))
+    run = written(
+        tmp_path / "profile.pt.trace.json", (*loading(4), Gap(2_000), before, loads), LATE
+    )
+    times = {part.kind: part.slow_ns for part in lp.diagnose(run).verdict.where}
+    idle = 5_000 - 400 - busy + hidden * 400
+    assert times["initialisation"] == pytest.approx(idle * TICK_NS, abs=20 * TICK_NS)
 
 
 def test_the_wait_with_which_the_profiler_stops_is_no_wait_of_the_program(tmp_path: Path) -> None:

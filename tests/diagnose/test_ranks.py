@@ -151,6 +151,38 @@ def test_a_late_rank_leads_with_what_it_did_meanwhile(tmp_path: Path) -> None:
     assert "for device 0 of rank 1, which is in '# sparse #'" in waits.cause
 
 
+def test_a_late_rank_does_not_lead_if_the_others_would_wait_for_their_hosts(tmp_path: Path) -> None:
+    # on both ranks, a call that loads code lasts from 0.5 to 0.98 ms of a step of 1 ms
+    apart = {0: [[100_000, 500_000]] * 2, 1: [[480_000, 900_000]] * 2}
+    rows = job(apart)
+    for rank in apart:
+        for step in range(2):
+            ids = {"rank": rank, "correlation_id": 900 + step}
+            host, at = {"pid": 1, "tid": 1}, step * STEP_NS
+            ns = at + 500_000, at + 980_000
+            rows.append(row("runtime", "cudaLaunchKernel", *ns, **ids, **host))
+            ns = at + 985_000, at + 990_000
+            rows.append(row("kernel", f"elementwise_{step}", *ns, **ids, device=0, stream=7))
+    found = diagnose(breakdown_of(tmp_path / "r", rows))
+    straggler = found.slow.straggler
+    assert straggler is not None
+    assert (straggler.rank, straggler.saved_share) == (1, 0)
+    assert straggler.longest is not None
+    assert straggler.longest.ns == 780_000
+    assert "even out the ranks" not in {fix.name for fix in found.verdict.fixes}
+    assert "late" not in found.verdict.cause
+    # if the host waits for the first collective from 0.2 ms on, it makes the call 0.29 ms earlier
+    for at in (0, STEP_NS):
+        ns = at + 200_000, at + 490_000
+        rows.append(row("runtime", "cudaStreamSynchronize", *ns, rank=0, pid=1, tid=1))
+    waits = diagnose(breakdown_of(tmp_path / "s", rows)).slow.straggler
+    assert waits is not None
+    assert waits.saved_share == pytest.approx(290 / 780)
+    alone = diagnose(breakdown_of(tmp_path / "t", job(apart))).slow.straggler
+    assert alone is not None
+    assert alone.saved_share == 1
+
+
 def later(call: Row) -> Row:
     """A launch right before the kernel that the late rank runs."""
     start = call["start_ns"] + (470_000 if call["start_ns"] % STEP_NS == 0 else 889_980)

@@ -23,7 +23,12 @@ from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
-from lstmprof.diagnose.verdict.verdict_text import first_line, largest_kinds, verdict_lines
+from lstmprof.diagnose.verdict.verdict_text import (
+    clause_ends,
+    first_line,
+    largest_kinds,
+    verdict_lines,
+)
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000
@@ -481,3 +486,9 @@ def test_the_longest_kinds_are_shown_and_the_others_summed() -> None:
     shown = largest_kinds(alone(profile(*busy, *idle, device=0)).verdict)
     assert [kind for kind, _, _ in shown[:2]] == ["unrecorded", "matmul"]
     assert shown[-1] == ("other", "other", "4.0")
+
+
+def test_a_text_with_a_shortened_name_of_a_kernel_can_be_cut_after_the_name() -> None:
+    text = "work takes 40 % (most of it add(int, float *, …) and copies 4 %; next: x (a; b)"
+    ends = [text[:end] for end in clause_ends(text)]
+    assert [end.split()[-1] for end in ends] == ["next", "%", "…)"]

@@ -29,8 +29,8 @@ SPIN_NS = 20_000
 SLEEP_S = 0.0002
 #: Calls per loop and number of loops with which a call is timed; the fastest loop counts.
 CALLS, TIMES = 20, 5
-#: Units in a compiled program that measures the time of a unit. The time of an empty program is
-#: subtracted.
+#: Number of units in a compiled program that measures the time of a unit. The time of an empty
+#: program is subtracted.
 UNITS = 20
 #: Rows and columns of the matrices in planted ops; fewer in matmuls. In ops on smaller matrices (of
 #: 7 µs), the call would take a third of the time, and that is a different cause.
@@ -46,7 +46,8 @@ class Cause:
     """A cause that can be planted in a compiled program, or in the Python code around it.
 
     In a program (``size`` > 0), ``unit`` maps a (size, size) tensor to the next one. In Python,
-    ``unit()`` returns a function that is one unit. ``in_input``: it belongs to the input phase.
+    ``unit()`` returns a function that runs one unit. ``in_input``: the cause belongs to the input
+    phase.
     """
 
     name: str
@@ -170,9 +171,9 @@ class Planted:
         raise NotImplementedError
 
     def unit(self, cause: Any) -> Unit:
-        """Return a function that is one call of ``cause``.
+        """Return a function that runs one unit of ``cause``.
 
-        It has no parameters; in a compiled program, its parameter is a tensor.
+        The function has no parameters; in a compiled program, its parameter is a tensor.
         """
         return cause.unit if cause.in_program else cause.unit()  # type: ignore[no-any-return]
 

@@ -67,8 +67,9 @@ class Part:
     profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps. ``timed`` is True
     if steps were timed without a profiler. ``inflation_share`` is how much longer profiled steps
     are than steps without a profiler (0.1: 10 %); it is None if no step was timed, or if the steps
-    do different work. ``settings`` names recorded data that cost host time. ``allocations`` counts
-    recorded allocations and frees. ``memory`` is True if totals of allocated memory were recorded.
+    do different work. ``settings`` names recorded data that slow down the host. ``allocations``
+    counts recorded allocations and frees. ``memory`` is True if totals of allocated memory were
+    recorded.
     """
 
     has: Recorded
@@ -153,8 +154,8 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
     return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
-#: If missing data affect more than this share of the time or events, the state of the check is warn
-#: (numbers are doubtful) or fail (numbers must not be trusted).
+#: The state of a check is warn (numbers are doubtful) if missing data affect more than
+#: ``WARN_SHARE`` of the time or events. Above ``FAIL_SHARE`` it is fail (do not trust the numbers).
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
 #: (state, sentence[, affected share]); None if the check has no result.
@@ -177,8 +178,8 @@ class Question:
 def is_counted(lack: Lack, part: Part) -> bool:
     """Return whether ``check`` reports ``lack``.
 
-    Only "recording that slows the run" may not be reported: if input shapes are the only costly
-    data that were recorded.
+    Every lack is reported, with one exception: "recording that slows the run" is not reported if
+    input shapes are the only costly data that were recorded.
     """
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
@@ -347,9 +348,9 @@ QUESTIONS = (
 
 
 #: If all other checks are ok, ``check`` shows no recipe for a better profile: the data that these
-#: three checks need take a second run, or cost time per op.
+#: three checks need require a second run, or slow down each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
-#: Exit status if a check fails. ``lstmprof compare`` has the same status if a run fails the gate.
+#: Exit status if a check fails. ``lstmprof compare`` uses it if ``--fail-if`` is true.
 FAILED = 3
 _RUN_KINDS = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
 
@@ -387,7 +388,10 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return one row per lack, and the answer's row if it is not ok or nothing is missing."""
+    """Return one row per lack, and a row for the answer if it is not ok or if nothing is missing.
+
+    ``first``: this is the run's first rank; only there, lacks of the whole run have rows.
+    """
     rows = []
     for lack in part.lacks:
         about_run = lack.kind in _RUN_KINDS

@@ -49,10 +49,10 @@ class Checked(Documented, frozen=True):
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Return the results as pairs (head, text), one per check and state.
+        """Return the results as pairs of texts: (state and name of the check, sentence).
 
-        If several ranks have the same state, the text shows the first rank and names the others:
-        "rank 3 (likewise 0, 1 and 5 more): …".
+        If several ranks have the same state, the sentence is about the first rank and names the
+        others: "rank 3 (likewise 0, 1 and 5 more): …".
         """
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in self.rows:

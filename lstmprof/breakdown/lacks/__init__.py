@@ -34,7 +34,7 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 _STACKS = "Python stacks"
 SHAPES = "input shapes"
 ALLOCATIONS = "allocations"
-#: Settings of ``torch.profiler`` that cost the host time per op → the data that they record.
+#: Settings of ``torch.profiler`` that make each op slower on the host → the data that they record.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
@@ -108,7 +108,7 @@ class Recording:
 
     @property
     def settings(self) -> list[str]:
-        """Return the recorded data that cost host time per op, such as "input shapes"."""
+        """Return the names of recorded data that slow down each op, such as "input shapes"."""
         metadata = self.info.profile_metadata or {}
         on = [text for key, text in _COSTLY.items() if metadata.get(key) in (1, "1")]
         if not self.has.python_frames:
@@ -146,7 +146,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """Return two texts: what shows that a GPU was used, and why no GPU activity may be recorded."""
+    """Return two texts: what shows that a GPU was used, and why its activities may be missing."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"
@@ -290,7 +290,10 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether ``count`` lost launches, or their ``ns``, are a large share of the profile."""
+    """Return whether many of the profile's launches, or of its ns, are lost.
+
+    ``count`` launches at one end of the profile have no activity; they are spread over ``ns``.
+    """
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 
@@ -554,7 +557,7 @@ class Lack:
 def lacks_of(
     info: RunInfo, recorded: Sequence[Recorded], rank: int | None = None
 ) -> tuple[Lack, ...]:
-    """Return what the profile of a run lacks, worst first, then the notes of the profile's reader.
+    """Return what the profile of a run lacks in the order of ``RULES``, then the reader's notes.
 
     ``recorded`` has one entry per rank. If ``rank`` is given, only lacks of this rank are returned.
     If several ranks lack the same data, the sentence is about the rank with the largest affected

@@ -65,7 +65,7 @@ class Spent:
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
-    """Return the times of ``count`` calls; ``forward`` and ``backward`` are from ``owners``."""
+    """Return the times of each of ``count`` calls; ``owners`` computes the two arrays."""
     devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
@@ -106,7 +106,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return the time from the first start to the last end of each call's events, or None."""
+    """Return for each call the time from its first start to its last end; None without events."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)
@@ -121,7 +121,7 @@ MOST_LOOPS = 64
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that runs the cells ``units`` once per repetition, ``count`` times.
+    """A loop with ``count`` repetitions; each repetition runs each cell of ``units`` once.
 
     Each unit is one direction of one layer. ``rows`` are the outermost events of the loop.
     ``backward`` are the outermost events of the backward pass, if ``forward_id`` links none.
@@ -153,7 +153,7 @@ def layer_loop(
     next_matmul_inputs: int | None = None,
     library: str | None = None,
 ) -> Loop:
-    """Return the op ``row`` as a loop with ``units`` directions; ``network`` describes one."""
+    """Return the op ``row`` as a loop of ``units`` directions; ``network`` is one direction."""
     return Loop(
         form=LAYER_OP,
         op=op,
@@ -174,7 +174,7 @@ def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Join consecutive ``loops`` of one step to calls; each call is the longest stack possible.
+    """Join consecutive ``loops`` of one step to calls, each with as many loops as form a stack.
 
     A stack is one or more layers, each of which reads the output of the layer before.
     """

@@ -33,6 +33,7 @@ def layer_named(path: str) -> str | None:
 class Op:
     """One op of a time step; ``role`` is PRODUCT (a matmul), SIGMOID, TANH, CELL or BOUNDARY.
 
+    CELL is an op for a whole cell. BOUNDARY is an op before or after a loop, such as ``stack``.
     ``data`` is the shape of the op's input. ``weight`` is the shape of a matmul's weight as
     (inputs, outputs).
     """
@@ -195,7 +196,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return one cell per pair of matmuls, if every pair is a cell; else an empty tuple."""
+    """Return one cell per two consecutive matmuls; empty if one of these pairs is no cell."""
     if len(weights) % 2:
         return ()
     units = tuple(unit_of_products(weights[at : at + 2]) for at in range(0, len(weights), 2))

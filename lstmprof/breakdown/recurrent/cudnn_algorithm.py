@@ -41,14 +41,15 @@ JAX = "JAX, rnn_kernels.cc at 176dd925"
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Kind of cell → the most hidden units (forward pass, backward pass) for which PyTorch requests the
-#: kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
+#: Kind of cell → largest number of hidden units (forward pass, backward pass) for which PyTorch
+#: requests the kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
 #: The persistent static kernel needs at most ``MOST_HIDDEN`` hidden units, and hidden units and
 #: inputs that are multiples of ``TILE``. Source: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: Largest batch size and least number of multiprocessors of the persistent static kernel on compute
-#: capability 8.0 and later. Source: ``use_persist_device_heuristics``.
+#: Largest batch size of the layer, and least number of multiprocessors of the GPU, for the
+#: persistent static kernel on compute capability 8.0 and later. Source:
+#: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
 #: (least number of time steps, largest batch size): on compute capability 7.x except 7.5, PyTorch
 #: requests the persistent static kernel only if a layer meets one of these pairs, and never for the
@@ -106,7 +107,7 @@ class Refusal:
     """The reason why a framework does not request ``algorithm``.
 
     ``condition`` is the name of the first unmet condition. ``needs`` has one phrase per unmet
-    condition that says what to change, with the layer's value, in the same order.
+    condition, the first condition first. A phrase says what to change, and the layer's value.
     """
 
     algorithm: str
@@ -115,7 +116,7 @@ class Refusal:
 
     @property
     def need(self) -> str:
-        """Return the phrase about the first unmet condition: what to change."""
+        """Return the phrase that says what to change to meet the first unmet condition."""
         return self.needs[0]
 
 

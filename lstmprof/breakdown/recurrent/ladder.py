@@ -39,8 +39,8 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: A layer with at most ``_TWO`` matmuls per cell combines the gates: it has one matmul for x, one
-#: for h. A layer with at most ``_ONE`` also combines the inputs. The limits are above 2 and 1,
+#: A layer with at most ``_TWO`` matmuls per cell combines the gates: one matmul for x, one for h. A
+#: layer with at most ``_ONE`` also combines x and h. The limits are above 2 and 1,
 #: because some matmuls are outside of cells.
 _TWO, _ONE = 2.5, 1.5
 #: Kind of cell → number of elements per hidden unit that the elementwise work of a cell reads or
@@ -71,13 +71,13 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """Return the mean gap per matmul or elementwise op: the time in neither of these."""
+        """Return the ns without a matmul or elementwise op, divided by the number of these ops."""
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return {optimization that can apply: whether the layer has it}."""
+        """Return {optimization that the layer can have: whether it has it}, sorted as ``RUNGS``."""
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
         if each > _ONE:
@@ -105,7 +105,10 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return how far a forward pass is optimized; None if too little is recorded."""
+    """Return how far a forward pass is optimized; None if too little is recorded.
+
+    ``floor_ns`` is the least possible time of the pass; it is needed for the last optimization.
+    """
     if work.persistent:
         return Standing(PERSISTENT, None, None)
     if not work.cells or not work.products or not work.pointwise:
@@ -157,7 +160,7 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
 def works(
     events: EventTable, calls: Sequence[Call], forward: Ints, persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """Return the work of each call's forward pass; None if the number of cells is unknown.
+    """Return per call the work of its forward pass; None if the number of cells is unknown.
 
     ``forward`` has the index of each event's call (``call.owners``). ``persistent`` says per call
     whether one kernel computes all time steps. On a host, only ops that compute count.

@@ -92,7 +92,7 @@ def stack(
     """Return the network of ``units``, each one direction of one layer, in execution order.
 
     ``side_by_side``: the op after the units reads the joined outputs of two units. ``one_op``: one
-    op ran all units, so no two units are two calls of one layer. Return None if the units do not
+    op ran all units, so two units are never two calls of one layer. Return None if the units do not
     form one stack, or if a size that is needed to decide is unknown.
     """
     first = units[0]
@@ -117,12 +117,12 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return 1 or 2 directions; None if both or neither fit the input ``widths``."""
+    """Return the number of directions, 1 or 2; None if both or neither fit the input ``widths``."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     single = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     double = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
     double = double and all(a == 2 * output for a, _ in pairs[1:])
-    if double and len(pairs) == 1:  # equal inputs: perhaps two calls of one layer
+    if double and len(pairs) == 1:  # two units of equal input width: perhaps two calls of one layer
         if one_op:
             return None if single else 2
         return 2 if side_by_side else None
@@ -130,7 +130,7 @@ def _directions(
 
 
 def dtype_named(name: str | None) -> str | None:
-    """Return the type in NumPy's spelling (``float16`` for ``c10::Half``), or None."""
+    """Return the dtype ``name`` in NumPy's spelling (``float16`` for ``c10::Half``), or None."""
     if not name:
         return None
     lower = name.lower()

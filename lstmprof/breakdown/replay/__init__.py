@@ -4,9 +4,9 @@
 
     events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the changed step
 
-``graph`` has what host threads and streams did (``calls``, ``streams``). ``dependencies`` has what
-each part waited for. ``changes`` has what a replay may leave out or compute in another form.
-``critical_path`` is the longest chain of dependencies in the replay.
+``graph`` describes what host threads and streams did (``calls``, ``streams``). ``dependencies``
+finds what each host segment and each activity waited for. ``changes`` lists what a replay may leave
+out or compute in another form. ``critical_path`` is the longest chain of dependencies.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, rank_device: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """Return predictions of the clean step of a rank and device, one for each of ``changes``.
+    """Return for each of ``changes`` a prediction of the clean step of a rank and device.
 
-    ``rank_device`` is (rank, device), and the device None is the host. The clean step of median
-    length is replayed.
+    ``rank_device`` is (rank, device); the device None means the host. Of the clean steps, the one
+    of median length is replayed.
 
     Raises:
         RunError: a file of the run is missing or damaged.

@@ -63,7 +63,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Return a mask of the calls that wait for their copy, and of these copies."""
+        """Return a mask of the blocking calls, which wait for their copy, and of these copies."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -85,8 +85,8 @@ def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Arr
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))
 
 
-#: Ops that make one view of a tensor and compute nothing, by the part of the name after the colons.
-#: Ops that make several views are not included, because the next op may use only one of them.
+#: Names (after the colons) of ops that make one view of a tensor and compute nothing. Ops that make
+#: several views are not included, because the next op may use only one of the views.
 #: Source: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
@@ -108,7 +108,11 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Finds the ops and calls that nobody needs if some work (activities, host ops) is not done."""
+    """Finds the ops and calls that nobody needs if some work is not done.
+
+    Work is the activities, and the ops that compute on the host. A call is a host op or a runtime
+    call.
+    """
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -121,7 +125,7 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        # for each event: the nearest event around it that computes, or ``NONE``
+        # for each event: row of the nearest event around it that computes, or ``NONE``
         self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
         self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
@@ -130,7 +134,7 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Return a mask of the work of these categories that is not inside other work."""
+        """Return a mask of the work of these categories, except inside work of other categories."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
@@ -140,7 +144,7 @@ class Calls:
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """Return a mask of the work that sets memory to zero and is not a part of other work."""
+        """Return a mask of the work that sets memory to zero, except as a part of other work."""
         around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
@@ -175,11 +179,12 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return two masks: events that vanish if slices' gradients are not summed; slicing ops.
+        """Return two masks of events, for gradients of slices that autograd sums.
 
-        For each slice, autograd fills a tensor as large as the sliced tensor and adds it to the
-        sum, so the cost is quadratic in the number of slices. The copies of the slices' gradients
-        do not vanish.
+        The first has the events that vanish without the sums, the second the slicing ops. For each
+        slice, autograd fills a tensor as large as the sliced tensor and adds it to the sum, so the
+        time is quadratic in the number of slices. The copies of the slices' gradients do not
+        vanish.
         """
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
@@ -208,7 +213,7 @@ class Calls:
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Return for each event how many items of ``work`` it or the events inside it issued."""
+        """Return for each event how many items of ``work`` were issued in it and inside it."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
@@ -218,7 +223,7 @@ class Calls:
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the work of its calls, and calls that issue only such work.
+        """Return ``vanished``, the work of its calls, and calls that issue only such work.
 
         Events inside these calls are added, too.
         """
@@ -230,7 +235,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the autograd nodes of its ops, and the engine's empty ranges."""
+        """Return ``vanished`` and the autograd nodes of its ops; also engine ranges left empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)
@@ -238,7 +243,7 @@ class Calls:
         return np.asarray(vanished | self._beneath(engine & (remaining == 0)), dtype=np.bool_)
 
     def _with_views(self, vanished: Flags) -> Flags:
-        """Add to ``vanished`` the views right before its calls."""
+        """Return ``vanished`` and the views right before its calls."""
         views = vanished & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = vanished & self.is_call
@@ -249,7 +254,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return for each call the next call of its thread with the same parent, or ``NONE``."""
+        """Return per call the row of its thread's next call with the same parent, or ``NONE``."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

@@ -1,8 +1,8 @@
 """The changes that a replay may make to a step: other times, and work that vanishes.
 
-A change maps a ``StepGraph`` to ``ReplayTimes``. Changes do not depend on the order of the parts in
-the replay; each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute
-layers in another form, so they assume more. The "way into" an op or call is the short Python or
+A change maps a ``StepGraph`` to ``ReplayTimes``, before the replay: it does not know the replayed
+order. Each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute layers
+in another form, so they assume more. The "way into" an op or call is the short Python or
 framework code right before it that makes the call.
 """
 
@@ -27,13 +27,13 @@ from lstmprof.workloads import Workload
 
 @dataclass(frozen=True)
 class ReplayTimes:
-    """The times of a graph's parts: arrays have one entry per host segment, activity or sync."""
+    """The times to replay: arrays have one entry per host segment, activity or sync."""
 
     segment_ns: Ints
     activity_ns: Ints
     vanished: Flags  # activities that do not run
-    instant: Flags  # activities that need no time from their launch to their start
-    stream_waits: Flags  # activities that wait for another stream as recorded
+    instant: Flags  # activities that start at once after their launch call
+    stream_waits: Flags  # activities that still wait for another stream
     sync_waits: Flags  # syncs (calls that wait for the device) that still wait
 
 
@@ -112,8 +112,8 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
     Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
     these tensors. For each autograd node of ``x[t]`` or ``x[a:b]`` in such a sum, only the copy
-    stays. The way into the slicing op vanishes; the op itself stays, because ``unbind`` calls it,
-    too.
+    stays. In the forward pass, the slicing op stays, because ``unbind`` calls it, too; but the host
+    time of the call around this op becomes 0.
     """
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
@@ -122,7 +122,10 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times without these events, the activities they issued and the ways into them."""
+    """Return the times if the events in the mask ``vanished`` do not run.
+
+    The activities that they issued, and the ways into them, take no time either.
+    """
     times, calls = unchanged_times(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -140,7 +143,8 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
     """Return the segments' times without these calls and the ways into them.
 
-    If the Python before a call is too long to be only a way in, only the median way is subtracted.
+    If the Python before a call does more than make the call, only the thread's median way into a
+    call is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _refer_to(graph, "call_id", vanished)
@@ -187,12 +191,12 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python (steps, ranges, frames, ways into ops) take no time; other host time stays."""
+    """Let Python take no time: in steps, ranges and frames, and on the way into ops."""
     return _without_state(graph, "python")
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """Let ops that only call other ops take no time; runtime calls keep theirs."""
+    """Let ops that only call other ops take no time; runtime calls keep their time."""
     return _without_state(graph, "dispatch")
 
 
@@ -261,7 +265,7 @@ _MOVES = ("layout", "transfer", "cast", "memset")
 
 @dataclass(frozen=True)
 class Error:
-    """Relative errors of the step times that were predicted for ``pairs`` pairs of runs."""
+    """Relative errors of predicted step times, measured on ``pairs`` pairs of runs."""
 
     pairs: int
     median: float
@@ -353,7 +357,10 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return a mask of the segments in both passes; a way into an op belongs to the op's pass."""
+    """Return a mask of the segments in the forward or backward pass.
+
+    The way into an op belongs to the op's pass.
+    """
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))

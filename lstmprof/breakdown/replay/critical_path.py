@@ -38,13 +38,16 @@ class PathInterval(NamedTuple):
 
     start_ns: int
     end_ns: int
-    state: str  # busy where something computes or moves data, else idle
+    state: str  # busy if something computes or moves data, else idle
     part: str
     event_id: int | None
 
 
 class CriticalPath:
-    """The critical path of ``graph``: ``intervals`` by time, and what shortening a part saves."""
+    """The critical path of ``graph``: ``intervals`` sorted by time.
+
+    A part is a category of work or a cause of idle time, as in the ledger.
+    """
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph, self._causes = graph, dependencies(graph)
@@ -121,13 +124,13 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
 #: index, the offset in ns up to which a segment is on the path). The offset is None if the whole
 #: activity or segment is on the path.
 _Node = tuple[bool, int, int | None]
-#: What a time interval of the path is: a part without an event, or (whether it is an activity,
-#: index of the activity or segment), or None if unknown.
+#: What fills a time interval of the path: an activity or segment, as (whether it is an activity,
+#: its index); or a part without an event, as its name; or None if unknown.
 _Content = str | tuple[bool, int] | None
 
 
 class _Walk:
-    """Walks from a place in a replayed graph to the place that it waited for last."""
+    """Walks back through a replayed graph: from each ``_Node`` to what it waited for last."""
 
     def __init__(
         self, graph: StepGraph, causes: Dependencies, hosts: Hosts, streams: Streams
@@ -145,9 +148,9 @@ class _Walk:
         return None if ids[number] is None else int(ids[number])
 
     def predecessor(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Content]:
-        """Return the path's interval that ends at ``at_ns``, and the place before the interval.
+        """Return the path's interval that ends at ``at_ns``, and the node before the interval.
 
-        The result is (start of the interval, place before it, content of the interval).
+        The result is (start of the interval, node before it, content of the interval).
         """
         on_device, number, offset_ns = node
         if on_device:
@@ -174,7 +177,7 @@ class _Walk:
         return begin, leads, (False, number)
 
     def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
-        """Return what an activity waited for last: (start of the wait, place before it, part)."""
+        """Return what an activity waited for last: (start of the wait, node before it, part)."""
         conditions: list[tuple[int, int, _Node, str]] = []
         streams = self._streams
         segment, offset = streams.launched[index]
@@ -196,9 +199,9 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether ``node`` was replayed before ``than``, so the walk makes no circle."""
+        """Return whether ``node`` was replayed before ``than``; the walk visits only such nodes."""
         on_device, number, offset_ns = node
-        if offset_ns is not None:  # its start is known when the segment before it has been computed
+        if offset_ns is not None:  # a segment starts when the one before it was replayed
             number = self._hosts.previous[number]
             if number == NONE:
                 return True
@@ -209,7 +212,7 @@ class _Walk:
         return offset_ns if offset_ns < self._hosts.observed_ns[segment] else None
 
     def _last(self, graph: StepGraph) -> _Node | None:
-        """Return the place with which the step ends: its thread's last segment, or an activity."""
+        """Return the node that ends the step: the last segment of its thread, or an activity."""
         thread = graph.segments.column("thread").to_numpy()
         window = graph.window
         own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))

@@ -1,4 +1,4 @@
-"""The dependencies of a step's graph: what each part waited for, and how long it ran after that.
+"""What each segment, activity and sync of a step waited for, and how long it took after that.
 
 ::
 
@@ -6,9 +6,10 @@
     activity   its launch + latency; the previous activity of its stream + gap; another stream
     sync       its own cost; the activities that it waits for + the time to return
 
-Profiles do not record which condition was met last. At first, latency, gap, cost and return are the
-least values that occur on the device or in the scope. These values show which condition was met
-last; the remaining time is added to it, so that the replay reproduces the observed times. Source of
+Profiles do not record which condition was met last. At first, latency and gap are the least values
+on the device; cost and return are the least values of syncs with the same scope (device, stream,
+event or copy). These values show which condition was met last; the remaining time is added to it,
+so that the replay reproduces the observed times. Source of
 the model: H. Zhu et al., "Daydream" (USENIX ATC 2020); waits between threads and between streams
 were added.
 """
@@ -39,7 +40,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """What each activity waited for, sorted by start; ``…_stream``: index of an activity, or NONE.
+    """What each activity waited for; arrays have one entry per activity, sorted by start.
 
     The activity starts when all conditions are met: ``latency_ns`` after the point ``launched``,
     ``gap_ns`` after ``same_stream`` ended, and ``delay_ns`` after ``other_stream`` ended.
@@ -47,9 +48,9 @@ class Activities:
 
     launched: Positions
     latency_ns: Ints
-    same_stream: Ints  # the previous activity of the same stream
+    same_stream: Ints  # index of the previous activity of the same stream, or NONE
     gap_ns: Ints
-    other_stream: Ints  # an activity of another stream that it waited for
+    other_stream: Ints  # index of an activity of another stream that it waited for, or NONE
     delay_ns: Ints
 
 
@@ -76,14 +77,14 @@ class Dependencies:
     """
 
     order: list[int]
-    previous: Ints  # for each segment, the previous one of its thread
-    waits_for: Positions  # for each segment
+    previous: Ints  # for each segment, index of the previous segment of its thread
+    waits_for: Positions  # for each segment, the point on another thread that it waits for
     activities: Activities
-    syncs: dict[int, Sync]  # by index of the segment
+    syncs: dict[int, Sync]  # index of a segment → the sync that ends in it
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
-    """Return for each host segment and activity of ``graph`` the parts that it waited for."""
+    """Return what each host segment, activity and sync of ``graph`` waited for."""
     segments = _Columns(graph.segments)
     thread = segments["thread"]
     previous = np.arange(len(thread)) - 1
@@ -112,7 +113,10 @@ class _Columns:
 
 
 def _order(graph: StepGraph) -> list[int]:
-    """Return segments by end and activities by start, so that each follows what it waited for."""
+    """Return segments and activities in an order in which each follows what it waited for.
+
+    Segments are sorted by end, activities by start.
+    """
     segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
@@ -124,7 +128,7 @@ def _order(graph: StepGraph) -> list[int]:
 
 
 def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
-    """Return each of ``at_ns`` as a position: a segment of its ``thread``, and ns within it."""
+    """Convert each time ``at_ns`` on its ``thread`` to a segment and the ns after its start."""
     on, start = segments["thread"], segments["start_ns"]
     segment = np.full(len(thread), NONE, dtype=np.int64)
     for number in np.unique(thread[thread != NONE]):
@@ -169,7 +173,7 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Return ``rows`` with a longer latency, gap or delay, so that they explain each start.
+    """Return ``rows`` with one longer latency, gap or delay per activity, to explain its start.
 
     The missing time is added to the condition that was met last.
     """
@@ -192,7 +196,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return for each row the least ``ns`` of the ``chosen`` rows in its group, or 0."""
+    """Return for each row the least ``ns`` of the ``chosen`` rows in its group; 0 if none."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])
@@ -210,7 +214,7 @@ def _previous_of_stream(device: Ints, stream: Ints) -> Ints:
 
 
 def _indices_of(event_id: Ints, wanted: Ints) -> Ints:
-    """Return the index in ``event_id`` of each of ``wanted``, or ``NONE``."""
+    """Return for each id in ``wanted`` its index in ``event_id``, or ``NONE``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)

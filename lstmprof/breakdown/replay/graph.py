@@ -41,7 +41,7 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 class HostSegments:
     """Segments sorted by thread and time.
 
-    ``row`` is the innermost event, ``waits_for`` the thread waited for; each may be ``NONE``.
+    ``row`` is the innermost event or ``NONE``, ``waits_for`` the awaited thread or ``NONE``.
     """
 
     thread: Ints
@@ -53,7 +53,7 @@ class HostSegments:
 
 @dataclass(frozen=True)
 class _Innermost:
-    """The innermost events of all threads; ``patient`` ones may wait for another thread."""
+    """The segments of all threads; those in the mask ``patient`` may wait for another thread."""
 
     thread: Ints
     start_ns: Ints
@@ -62,7 +62,7 @@ class _Innermost:
     patient: Flags
 
     def may_wait(self, outer: Ints, inner: Ints) -> Flags:
-        """Return a mask: segment ``outer`` contains ``inner``, so that it may wait for it."""
+        """Return whether each ``outer`` segment contains its ``inner`` one and may wait for it."""
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
         )
@@ -72,7 +72,10 @@ class _Innermost:
 def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
-    """Return the segments of all threads; ``rows`` are the host events of the rank."""
+    """Return the segments of all threads; ``rows`` are the host events of the rank.
+
+    ``patient`` is a mask of the events in which a thread may wait for another thread.
+    """
     threads = list(_innermost_by_thread(events.select(_READ), window, rows, thread))
     row = np.concatenate([segments.owner for segments in threads] or [np.empty(0, dtype=np.int64)])
     segments = _Innermost(
@@ -109,7 +112,7 @@ def _innermost_by_thread(
 def _thread_segments(
     segments: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return thread, start, end, event row and awaited thread of each segment of a thread."""
+    """Return the segments of a thread as columns: thread, start, end, event row, awaited thread."""
     rows = np.flatnonzero(segments.thread == number)
     bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
@@ -118,7 +121,7 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # Number of the thread's segments that have begun: equal for intervals in the same gap.
+    # The number of segments of the thread that have begun is equal for intervals in the same gap.
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))

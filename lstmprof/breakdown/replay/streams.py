@@ -66,7 +66,7 @@ _NO_STREAM = 2**32 - 1  # CUPTI's number of the stream if a call synchronises a 
 
 
 class _Ordered:
-    """Numbers sorted by time; finds the last before a time, or the first at or after a time."""
+    """Numbers sorted by time; finds the last one before a time, or the first one from a time on."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -82,7 +82,7 @@ class _Ordered:
 
 
 class Streams:
-    """The activities of a step sorted by start, their launches, and what they waited for."""
+    """The activities of a step, sorted by start; finds their launches and what they waited for."""
 
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities
@@ -157,7 +157,10 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return per activity the activity that it waited for, and the call that made it wait."""
+        """Return per activity: index of the activity that it waited for, row of the wait call.
+
+        Both are ``NONE`` if it waited for no activity.
+        """
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -171,7 +174,10 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the first activity launched after ``call`` on the stream that ``call`` blocks."""
+        """Return the index of the first activity after ``call`` on the stream that it blocks.
+
+        If the profile does not name the stream, it is the next activity of the call's thread.
+        """
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
@@ -197,7 +203,7 @@ class Streams:
         return indices
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return per stream of ``device`` the last activity enqueued before ``at_ns``.
+        """Return per stream of ``device`` the index of the last activity enqueued before ``at_ns``.
 
         If ``stream`` is not None, only this stream counts.
         """
@@ -238,7 +244,10 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return a waiting call's scope, and the indices of the activities that it waited for."""
+    """Return the scope of a call that waits, and the indices of the activities that it waited for.
+
+    The scope is "device", "stream", "event" or "copy".
+    """
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

@@ -1,8 +1,8 @@
-"""Predict a step with a change (``changes``): its length and its ledger (time by part).
+"""Predict the length and the ledger (time by part) of a step with a change (``changes``).
 
-``replayed`` computes when each part of the step would have run. ``retimed`` moves the events to
-these times. The ledger is then computed from the moved events as from a profile, so it also shows
-the next bottleneck.
+``replayed`` computes when each segment and activity of the step would have run. ``retimed`` moves
+the events to these times. The ledger is then computed from the moved events as from a profile, so
+it also shows the next bottleneck.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lstmprof.events.threads import thread_ids
 
 @dataclass(frozen=True)
 class Replay:
-    """When the host segments and activities of a graph would run, and the length of the step.
+    """When host segments and activities run in a replay, and the length of the replayed step.
 
     Arrays have one entry per segment or activity. The step ends when its thread has passed its last
     segment and all activities of the step have ended.
@@ -137,7 +137,7 @@ class Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        # per activity: (until when its stream waits for another, the activity that it waits for)
+        # per activity: (time until which it waits for another stream, awaited activity's index)
         self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
     def run(self, index: int, hosts: Hosts) -> None:
@@ -205,7 +205,10 @@ class Prediction:
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return predictions for the step ``window`` of annotated ``events``, one per change."""
+    """Return one prediction per change for the step ``window``.
+
+    ``events`` have launches and categories (``events.annotate``).
+    """
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, unchanged_times, causes).length_ns
@@ -263,7 +266,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """Convert recorded times of threads to the times at which the replay is at the same point."""
+    """Convert times of the profile on ``thread`` to times of the same points in the replay."""
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()

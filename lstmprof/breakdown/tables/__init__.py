@@ -67,8 +67,8 @@ class Source:
     ) -> pa.Table:
         """Return the table that ``make`` computes from events with at least ``columns``.
 
-        If the events are packed, ``make`` gets the events of one rank at a time, to limit memory,
-        and one example of each type of event of the other ranks, so that threads have the same
+        If the events are packed, ``make`` gets the events of one rank at a time, to limit memory.
+        With them it gets one event of each type from the other ranks, so that threads have the same
         numbers as in the whole profile.
         """
         events = self._events
@@ -92,7 +92,7 @@ class Source:
     def table(self, name: str) -> pa.Table:
         """Return the table ``name``, sorted.
 
-        If the table needs the run's breakdown and there is none, it is empty.
+        The table is empty if it needs the run's breakdown, but this source has none.
 
         Raises:
             UsageError: no table has this name.
@@ -137,7 +137,7 @@ class TableKind:
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
-        """Return this table of annotated ``events``, sorted; ``info`` is run.json, if known."""
+        """Return this table, sorted; ``events`` are annotated, ``info`` is run.json, if known."""
         return Source(events, windows, info).table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
@@ -159,7 +159,7 @@ def _from_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
 
 def _from_account(make: Callable[[Breakdown], pa.Table]) -> Make:
     def made(source: Source, reads: Sequence[str]) -> pa.Table:
-        assert source.account is not None  # else ``Source.table`` returns an empty table
+        assert source.account is not None  # without it, ``Source.table`` returns an empty table
         return make(source.account)
 
     return made
@@ -406,7 +406,7 @@ def table_of(name: str) -> TableKind:
 def tables_of(
     named: Sequence[str], events: EventTable, windows: list[Window], info: RunInfo | None = None
 ) -> dict[str, pa.Table]:
-    """Return the tables ``named``, computed from annotated ``events``.
+    """Return {name: table} for the names in ``named``, computed from annotated ``events``.
 
     Raises:
         UsageError: no table has one of these names.

@@ -1,7 +1,7 @@
 """The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
 PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: the column ``op``
-has the outermost of these, and ``within`` the op that called it. Bytes are read and written bytes.
+has the outermost of these, and ``within`` the op that called it. Bytes are bytes read plus written.
 The direction and host memory of a copy come from the activity's name.
 """
 
@@ -99,7 +99,7 @@ def _issuers(events: EventTable, rows: Ints) -> Ints:
 
 
 def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) for each of the columns ``op`` and ``within``."""
+    """Return the columns ``op`` and ``within``, each as (codes, texts)."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -116,18 +116,18 @@ def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[st
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
-    """Return a mask: which of ``ops`` are ``aten::copy_``; False for ``NONE``."""
+    """Return whether each of ``ops`` is an ``aten::copy_``; False for ``NONE``."""
     return np.asarray((ops != NONE) & events.is_one_of("name", _COPY)[ops], dtype=np.bool_)
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) of the element types before the casts, and of those after."""
+    """Return the element types before and after the casts: two columns, each as (codes, texts)."""
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # For each text: (from, to) if the op that casts is no copy, and (from, to) if it is a copy.
+    # Per recorded text two pairs (from, to): if the casting op is no ``aten::copy_``, if it is one.
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
     texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}

@@ -119,7 +119,10 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, by start; ``device`` numbers pairs of rank and device from 0."""
+    """The kernels of collectives, sorted by start.
+
+    ``device`` has a number from 0 for each pair of rank and device.
+    """
 
     row: Ints
     in_step: Flags
@@ -208,9 +211,9 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each of ``rows`` moves, by the kernel or by the range "nccl:…" around it.
+    """Return what each of ``rows`` moves, as its kernel or the range "nccl:…" around it records.
 
-    If a range launches several kernels, it is unknown how much each moves.
+    If a range launches several kernels, the range does not show how much each kernel moves.
     """
     if not len(rows):
         return []
@@ -251,7 +254,7 @@ def _input_bytes(shapes: str, dtypes: str) -> int | None:
 
 
 def rank_records(info: RunInfo) -> list[dict[str, Any]]:
-    """Return what the profile of each rank records about the rank."""
+    """Return one record per rank: what its profile says about the rank, such as group sizes."""
     metadata = info.profile_metadata or {}
     by_rank = metadata.get("ranks")
     records = list(by_rank.values()) if isinstance(by_rank, dict) else [metadata]
@@ -281,7 +284,7 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return a code per call, equal for possible counterparts, and a code of its process group.
+    """Return per call a code that is equal for possible counterparts, and its process group's code.
 
     Counterparts have equal step, name, process group and position of the stream on the device.
     """
@@ -299,7 +302,7 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return per set of devices the calls that form collectives: an array (collective, device)."""
+    """Return the calls that form collectives: per set of devices an array (collective, device)."""
     matches: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -319,7 +322,7 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each call's wait, the call that came last, the skew, and the collective's number."""
+    """Return per call: its wait, the call that came last, the skew, and its collective's number."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
@@ -335,7 +338,10 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return how far apart the ends (collective, device) are, after aligning the clocks."""
+    """Return how far apart each collective's ends are, after the devices' clocks were aligned.
+
+    ``ends_ns`` has one row per collective and one column per device.
+    """
     offset = ends_ns - ends_ns[:, :1]
     rest = offset - np.median(offset, axis=0).astype(np.int64)
     return np.asarray(rest.max(axis=1) - rest.min(axis=1), dtype=np.int64)
@@ -358,12 +364,12 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the rows of ``calls`` that belong to collectives of all ranks.
+    """Return the rows of ``calls`` in collectives of all ranks whose kernels end together.
 
-    ``calls`` are rows of the table of collectives. The kernels of a returned collective also end
-    together: ``skew_ns`` is at most ``least_skew_ns``, or at most half of the collective's longest
-    wait or of the mean wait. If most of the waits are in collectives whose kernels do not end
-    together, the ranks communicate in groups, and the result is empty.
+    ``calls`` are rows of the table of collectives. Kernels end together if ``skew_ns`` is at most
+    ``least_skew_ns``, or at most half of the collective's longest wait or of the mean wait. If most
+    of the waits are in collectives whose kernels do not end together, the ranks communicate in
+    groups, and the result is empty.
     """
     sizes = Counter(row["collective"] for row in calls if row["collective"] is not None)
     devices = len({rank_device(row) for row in calls})
@@ -387,8 +393,9 @@ def compared_steps(
 ) -> int:
     """Return the number of steps in which the waits for other ranks are known.
 
-    These are the steps that all communicating ranks have, except steps in which none of the
-    collectives (``calls``) is in ``compared``, the collectives matched across ranks.
+    These are the steps that all communicating ranks have. ``calls`` are the rows of all
+    collectives, ``compared`` the rows that were matched across ranks. A step with rows in ``calls``
+    but none in ``compared`` does not count.
     """
     steps: dict[int | None, set[int | None]] = defaultdict(set)
     for window in windows:

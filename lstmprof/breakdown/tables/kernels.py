@@ -69,8 +69,8 @@ READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns by which the table groups events into rows, and text columns of which a row shows
-#: one of several values.
+#: Text columns with equal values for all events of a row, and text columns whose values may differ
+#: within a row; the row shows one of them.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -129,7 +129,7 @@ class SortedTexts:
 class _Work:
     """The events that count: ``bucket`` and ``ns`` per event, the other fields per bucket.
 
-    A bucket has events of one piece of the profile with equal rank, device and texts.
+    A bucket is a group of events with equal rank, device and texts, in one batch of the profile.
     """
 
     bucket: Ints
@@ -175,7 +175,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return each row's bucket, and the buckets' columns: keys, count, count in steps."""
+    """Return each row's bucket, and per bucket: keys, number of rows, number of rows in steps."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
@@ -187,7 +187,7 @@ def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[In
 
 
 def _own_time(events: Packed) -> Ints:
-    """Return the duration of each event; for ops, without the events directly inside."""
+    """Return the duration of each event without the events directly inside it."""
     own = events.values("dur_ns").astype(np.int64)
     parent = events.rows_named("parent_id")
     for piece in events.pieces():
@@ -198,7 +198,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return for each group the rule of most of its events; if rules tie, the last in ``rule``."""
+    """Return per group the rule of most of its events; in a tie, the alphabetically last rule."""
     pairs = Groups(group.of, rule.index)
     of, index = group.of[pairs.first], rule.index[pairs.first]
     most_last = np.lexsort((index, pairs.sums(count), of))
@@ -209,7 +209,7 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return each group's number of configurations, and the configuration with the most time."""
+    """Return per group the number of launch configurations, and the one with the most time."""
     configured = np.flatnonzero(config.index != NONE)
     pairs = Groups(group.of[configured], config.index[configured])
     of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]

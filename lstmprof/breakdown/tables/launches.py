@@ -140,7 +140,7 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
 
 
 def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return for each call the number and kind of its activities, its latency and queue depth."""
+    """Return per call: the number of its activities, their kind, its latency, its queue depth."""
     number = np.full(len(events), NONE, dtype=np.int64)
     number[calls] = np.arange(len(calls))
     launch = events.rows_named("launch_id")
@@ -167,7 +167,7 @@ def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _time_of_steps(ranks: Ints, windows: Sequence[Window]) -> tuple[Ints, Flags]:
-    """Return the length of all steps of each of ``ranks``, and whether none of them is marked."""
+    """Return for each of ``ranks`` the total length of its steps, and whether they are unmarked."""
     numbers = np.array([UNKNOWN if w.rank is None else w.rank for w in windows], dtype=np.int64)
     starts, ends = bounds_of(windows)
     length = ends - starts

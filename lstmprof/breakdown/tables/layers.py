@@ -231,7 +231,10 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the columns about rungs: the rungs of the first call, the mean saving of all calls."""
+    """Return the columns about rungs (optimizations, see ``recurrent.ladder``) of one layer.
+
+    The rungs are those of the first call; the saving is the mean over all calls.
+    """
     positions = [position for m in members if m.work and (position := standing(m.work, floor))]
     if not positions:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -297,7 +300,7 @@ def layer_of(call: Call) -> Layer | None:
 def _passes_of(
     events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
 ) -> list[Passes]:
-    """Return both passes of each call; ``forward`` and ``backward`` map events to call indices."""
+    """Return both passes of each call; ``owners`` computes ``forward`` and ``backward``."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
@@ -325,7 +328,7 @@ def _passes(
 
 
 def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
-    """Return the columns about cuDNN's algorithms for one row, from the passes of all its calls."""
+    """Return one layer's columns about cuDNN's algorithms, from the ``passes`` of its calls."""
     ways = (
         ("", [call.forward for call in passes if call.forward]),
         ("backward_", [call.backward for call in passes if call.backward]),

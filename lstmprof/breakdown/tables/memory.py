@@ -101,7 +101,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return rows for the profile, each step, phase and line of code, by device and allocator."""
+    """Return per device and allocator: a row for the profile, each step, each phase, each line."""
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
         if window.step is not None:
@@ -164,7 +164,10 @@ _Memories = dict[_Owner, dict[int | None, "_ProcessMemory"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Memories:
-    """Return {(rank, device, allocator, line): {process: its memory}} between ``borders``."""
+    """Return {(rank, device, allocator, line): {process: its memory}}.
+
+    The memory is by time interval; ``borders`` has each rank's borders between time intervals.
+    """
     memories: _Memories = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
@@ -187,7 +190,7 @@ class _ProcessMemory:
         self._first: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, time_ns: Ints, interval: Ints, values: _Floats) -> None:
-        """Add the next values of the counter ``name``, each with the number of its ``interval``."""
+        """Add the next values of the counter ``name``; each has the index of its ``interval``."""
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
         first = np.flatnonzero(np.append(True, interval[1:] != interval[:-1]))
         if name == CHANGE:
@@ -221,7 +224,7 @@ class _ProcessMemory:
         return float(sum(last(end) - last(first) for first, end in self._within(ALLOCATED, parts)))
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Return number and bytes of allocations and of frees; None if not recorded."""
+        """Return [allocations, bytes allocated, frees, bytes freed]; None if not recorded."""
         if CHANGE not in self._parts:
             return None
         _, each = self._joined[CHANGE]
@@ -242,7 +245,7 @@ class _ProcessMemory:
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """Return the range of indices of the counter's intervals in each part."""
+        """Return for each of ``parts`` the (first, end) index of the counter's intervals in it."""
         interval, _ = self._joined[name]
         ends = np.searchsorted(interval, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
@@ -272,7 +275,10 @@ def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterat
 
 
 def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
-    """Return the size columns for ``parts``, over the processes with values in them."""
+    """Return the columns of sizes for the time intervals ``parts``.
+
+    Processes without a value in these intervals do not count, unless all have none.
+    """
     used = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([process.peak(name, parts) for process in used]) for name in _TOTALS
@@ -282,6 +288,6 @@ def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, i
     changes = np.sum(process_changes, axis=0).tolist() if process_changes else [np.nan] * 4
     numbers = (allocated, reserved, grown, *changes)
     return {
-        name: int(number) if abs(number) < 2**63 else None  # NaN: unknown; larger: damaged
+        name: int(number) if abs(number) < 2**63 else None  # NaN: unknown; 2**63 or more: damaged
         for name, number in zip(_SIZES, numbers, strict=True)
     }

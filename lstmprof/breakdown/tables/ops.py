@@ -4,7 +4,7 @@
 once. ``self`` excludes the entries directly inside. The device times are durations of the
 activities that the entry launched. An op launched the activities with its ``op_id``. A range or
 module launched the activities whose launch call began while it was open on the same thread. If no
-range was open there, the range counts that was open on another thread of the rank. Modules, frames
+range was open there, the activity belongs to a range on another thread of the rank. Modules, frames
 and ranges are three sorts, each with its own ``self``. Backward work also belongs to the module of
 its forward op. An activity that a CUDA graph replayed belongs to the range around the launch of the
 graph and, if the profile records the capture, to the op and module in which the graph captured it.
@@ -86,7 +86,7 @@ class _Grouped:
         return heads(self.events, self.rows, self.groups, names)
 
     def host_total(self) -> pa.Array:
-        """Return the host time of each group, without events inside other events of the group."""
+        """Return the host time of each group; events inside events of the group add nothing."""
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:
@@ -196,7 +196,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return for each range the ns of the activities that belong to it."""
+    """Return for each event the ns of the activities that belong to it; 0 if it is no range."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
@@ -209,7 +209,7 @@ def _launched_in(events: EventTable, named: Flags) -> Ints:
 
 
 def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
-    """Return the innermost range of the rank when each call ``issuer`` began, or ``NONE``."""
+    """Return per call in ``issuer`` the rank's innermost range at the call's start, or ``NONE``."""
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(issuer), NONE, dtype=np.int64)
@@ -284,7 +284,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, on_device = grouped.groups, grouped.on_device
     around = nearest(parent, is_frame)
-    above = np.full(len(events), NONE, dtype=np.int64)  # the next frame around each frame
+    above = np.full(len(events), NONE, dtype=np.int64)  # row of the next frame around each
     above[rows] = values_at(around, parent[rows])
     launched, backward_host, backward_device = _caused(events, around)
     ranks = events.ints("rank", UNKNOWN)[events.rows_named("forward_id") != NONE]
@@ -311,10 +311,10 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three times of each frame in ns.
+    """Return three arrays of ns, with one entry per event.
 
-    They are the device time that the frame launched, and the host and device time of the backward
-    ops of its forward ops.
+    They are the device time that a frame launched, and the host time and the device time of the
+    backward ops of its forward ops.
     """
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
@@ -329,7 +329,7 @@ def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def issued_by(events: EventTable) -> Ints:
-    """Return for each event its launch; if unknown, the op that issued it; else ``NONE``."""
+    """Return the row of each event's launch; if unknown, of the op that issued it; or ``NONE``."""
     launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
     return np.where(launch != NONE, launch, op)
 

@@ -113,7 +113,10 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
 def _times(
     lane: RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    """Return the times of a rank and device in its steps; ``calls`` are its collectives."""
+    """Return the columns of times for a rank and device.
+
+    ``own`` are its steps, and ``calls`` its rows of the table of collectives.
+    """
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]
@@ -136,7 +139,7 @@ def _times(
 
 
 def _collective_ns(windows: list[Window], calls: _Rows) -> int:
-    """Return the time of the steps in which at least one of ``calls`` ran."""
+    """Return the ns inside the steps during which at least one of ``calls`` ran."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
     return int(Covered(start, start + length).within(*bounds_of(windows)).sum())
@@ -145,8 +148,8 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
     """Return the columns about waits and lateness of one rank and device.
 
-    ``own`` are the rank's rows. ``late`` are the rows of all ranks in collectives in which this
-    rank came last.
+    ``own`` are this rank's rows of the table of collectives. ``late`` are the rows of all ranks in
+    those collectives in which this rank came last.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:

@@ -63,7 +63,7 @@ class TrainingProfile:
     def _new(self) -> Metrics:
         """Return the metrics on the first call after the run is written, else an empty dict.
 
-        If W&B or MLflow has an active run, log them there, too.
+        If W&B or MLflow has an active run, log the metrics there, too.
         """
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")

@@ -39,7 +39,7 @@ class Profile(TrainerCallback):  # type: ignore[misc]
         self._profile.session.step_begin()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """End a step; the next one follows unless the trainer evaluates, saves or logs now."""
+        """End a step; the next begins at once unless the trainer evaluates, saves or logs now."""
         follows = not (control.should_evaluate or control.should_save or control.should_log)
         self._log(args, state, self._profile.step_end(follows=follows))
 

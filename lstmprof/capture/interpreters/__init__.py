@@ -100,7 +100,10 @@ def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return packages that the row imports, and that neither ``wanted`` nor its era includes."""
+    """Return the packages to install besides ``wanted``, because the row imports them.
+
+    The list is empty if the row's era already adds them.
+    """
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
@@ -137,7 +140,10 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """Return the package whose version distinguishes runs: the era's first, or the framework's."""
+    """Return the package that a bare version such as ``1.4.0`` means.
+
+    It is the first package of the row's era or, without an era, the framework.
+    """
     return eras.find(row.era).package if row.era else row.framework
 
 

@@ -47,7 +47,7 @@ _ASK = (
 class Python:
     """A working interpreter; symbolic links in ``path`` are resolved, so that paths are unique."""
 
-    version: str  # 3.7
+    version: str  # such as 3.7
     path: str
 
 
@@ -75,7 +75,7 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return the running interpreter if it has one of ``versions``, else the first one found.
+    """Return the running interpreter if it has one of ``versions``, else the first that is found.
 
     ``versions`` are minor versions such as ``3.7``, the preferred one first. The error says that
     ``what`` needs one of ``versions``.
@@ -111,7 +111,10 @@ def _any_of(versions: Sequence[str]) -> str:
 
 
 def _candidates(version: str) -> Iterator[str]:
-    """Yield paths at which an interpreter of a minor version may be; pyenv's newest first."""
+    """Yield paths of possible interpreters of a minor version: on PATH, of pyenv, of uv.
+
+    Among pyenv's interpreters, the newest comes first.
+    """
     if on_path := shutil.which(f"python{version}"):
         yield on_path
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -141,7 +144,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A virtual environment with these packages for one Python, which may not exist yet."""
+    """A virtual environment for one Python with these packages; its folder may not exist yet."""
 
     packages: tuple[str, ...]  # pip's requirement specifiers and options
     python: Python

@@ -182,7 +182,7 @@ def era_of_packages(packages: Sequence[str]) -> Era | None:
 
 
 def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
-    """Return ``packages`` (and pip's options), then the ``pins`` of other packages."""
+    """Return ``packages``, followed by those ``pins`` whose package is not among ``packages``."""
     chosen = list(dict.fromkeys(packages))
     for pin in pins:
         if package_of(pin) not in map(package_of, chosen):

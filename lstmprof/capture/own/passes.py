@@ -108,7 +108,7 @@ class StepPasses:
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
-        self.later = 0  # steps that ended in a later session than the session that is kept
+        self.later = 0  # number of steps that ended after the session that is kept
         self._latest: Optional[_Recorded] = None
         # times of trivial calls in the latest session, to compute the cost of recording an event
         self._readings: Optional[calibration.LoopTimes] = None
@@ -201,7 +201,7 @@ class StepPasses:
     def _timed(
         self, share: timing.Quota, warmup: bool = False, after_profile: bool = False
     ) -> Steps:
-        """Add a row for each step of ``share``; no step begins after its time limit."""
+        """Time the steps of ``share``, one row each; no step begins after the share's limit."""
         clock, wait = time.perf_counter_ns, self.profiler.wait
         began_ns, number = clock(), 0
         for number in range(share.iterations):

@@ -16,9 +16,9 @@ import re
 import sys
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: Number of functions that are reported.
+#: Largest number of functions that are reported.
 _MOST_FUNCTIONS = 20
-#: Number of characters of a guard or value that are kept.
+#: Largest number of characters of a guard or value that are kept.
 _MOST_TEXT = 80
 #: Types of Python values whose text shows what changed.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -75,7 +75,7 @@ class Recompilations:
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Record a recompilation if the call compiled the function, which was known already.
+        """Record a recompilation if this call compiled the function, and an earlier call had, too.
 
         ``before``: how often the function had been compiled before the call. ``title`` names the
         function and where it is defined, so it stays the same if the script creates the function
@@ -149,15 +149,15 @@ def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
 def _by_name(call: Call) -> Dict[str, Any]:
     """Return the arguments of a call by the names of the parameters, or by their positions."""
     try:
-        function = getattr(call.function, "python_function", call.function)  # of a tf.function
+        function = getattr(call.function, "python_function", call.function)  # inside a tf.function
         return dict(inspect.signature(function).bind(*call.args, **call.kwargs).arguments)
     except (TypeError, ValueError):
         numbers = {"argument {}".format(number + 1): arg for number, arg in enumerate(call.args)}
         return dict(numbers, **call.kwargs)
 
 
-#: ``0/3: `` before a reason: the version of the function whose guard failed, counted from 0. Older
-#: PyTorch writes no version.
+#: Prefix of a reason, such as ``0/3: ``. The second number is the version of the function whose
+#: guard failed; the first version is 0. Older PyTorch writes no version.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
 #: The comment behind a guard, which shows the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
@@ -196,7 +196,7 @@ def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
     entries = []
     with contextlib.suppress(Exception):  # another version of PyTorch
         utils, config = (sys.modules["torch._dynamo." + name] for name in ("utils", "config"))
-        # PyTorch 2.5 and older: cache_size_limit
+        # its name in PyTorch 2.5 and older
         limit = getattr(config, "recompile_limit", None) or config.cache_size_limit
         for code, reasons in list(utils.guard_failures.items())[-_MOST_FUNCTIONS:]:
             entries.append(_entry(code, list(reasons), limit))

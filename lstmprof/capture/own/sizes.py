@@ -129,7 +129,7 @@ def _layer_op(call: _LayerCall) -> OpInputs:
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
     memory = [*state[:2], module.hidden_size]
-    # the profiler has an empty shape instead of the last one, because it is no tensor
+    # the profiler records an empty shape instead of ``counts``, because they are no tensor
     counts = [module.num_layers, directions]
     shapes += [[state, memory] if module.mode == "LSTM" else state, weights, counts]
     return "aten::" + module.mode.lower(), shapes, dtypes

@@ -38,7 +38,7 @@ MEMORY = 600
 #: Number of consecutive slow windows after which a profile starts; a single slow window may be a
 #: checkpoint.
 SLOW_WINDOWS = 2
-#: Number of profiles that a watch starts by itself; requested profiles do not count.
+#: Largest number of profiles that a watch starts by itself; requested profiles do not count.
 MOST_PROFILES = 5
 PLAN = Plan(warmup=3, timed=10, steps=10)
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
@@ -122,7 +122,7 @@ class Watch:
         self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self._every_ns, self._next_ns = int(every_s * 1e9), 0
         self._began_ns: Optional[int] = None
-        self._wait_ns: Optional[int] = None  # data wait of the current step
+        self._wait_ns: Optional[int] = None  # time that the current step waited for data
         self._walls: List[int] = []  # durations of the steps of the current window, in nanoseconds
         self._waits: List[int] = []
         self._typical: List[Dict[str, Any]] = []  # the log's rows of typical windows

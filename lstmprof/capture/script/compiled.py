@@ -150,7 +150,7 @@ def watch_jax(program: Program, jax: Any) -> None:
 
 
 def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
-    """Return the option ``name``, which may be missing, one value or several values, as a tuple."""
+    """Return the values of the option ``name`` as a tuple, which is empty if it is missing."""
     value = options.get(name)
     if value is None:
         return ()

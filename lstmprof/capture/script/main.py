@@ -47,7 +47,10 @@ def _request(path: str) -> Any:
 
 
 def _watched(request: Any) -> Any:
-    """Watch the script, and return its steps; if lstmprof fails, the script runs unwatched."""
+    """Begin to watch the script; return the ``Steps`` object that will find its steps.
+
+    If lstmprof fails, the object does nothing, and the script runs unwatched.
+    """
     from lstmprof.capture.script.steps import Steps
 
     try:

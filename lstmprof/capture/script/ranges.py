@@ -40,7 +40,7 @@ class TorchRanges:
         self._open: List[Tuple[Any, ContextManager[Any]]] = []
         self._names: Dict[int, str] = {}
         self._calls: Counter[int] = Counter()
-        self._calls_before: Counter[int] = Counter()  # module -> calls in earlier steps
+        self._calls_before: Counter[int] = Counter()  # module -> number of calls in earlier steps
         self._thread: Optional[int] = None
         # torch.compile traces the hooks, too; they must do nothing while it compiles
         compiler = getattr(torch, "compiler", None)

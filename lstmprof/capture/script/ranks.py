@@ -83,7 +83,7 @@ class Job:
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def part_folder(self, rank: Rank) -> str:
-        """Return the empty folder for the part of ``rank``."""
+        """Return the path for the part of ``rank``; delete what an earlier run left there."""
         place = os.path.join(self.folder, "{}{}".format(_PART, rank[0]))
         shutil.rmtree(place, ignore_errors=True)
         return place
@@ -202,9 +202,10 @@ def _folder(place: str, launched: Optional[Rank]) -> str:
 
 
 def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[str]]]:
-    """Split a command into (Python with its options, is a module, script or module, arguments).
+    """Split a command that runs a Python script or module; return None for other commands.
 
-    Return None for commands that run no Python script or module.
+    The result is (Python with its options, whether a module follows, name of the script or the
+    module, arguments).
     """
     words = [os.fspath(word) for word in args]
     if not words or not _PYTHON.fullmatch(os.path.basename(words[0])):

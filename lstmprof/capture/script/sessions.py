@@ -29,7 +29,7 @@ def session_of(
     with a ``rank`` in a job writes its part of the run to the folder ``part``.
 
     Raises:
-        UsageError: a number of steps is too small, or no framework or several are imported.
+        UsageError: a number of steps is too small, no framework is imported, or several are.
         CaptureError: nsys is requested, and the script's interpreter has no nvtx.
     """
     seen = None if source == "function" else source.partition(" ")[0]

@@ -125,7 +125,10 @@ class Steps:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
-        """Return whether steps of ``source`` may be measured now, in this process and thread."""
+        """Return whether a step that the hook ``source`` saw may be measured now.
+
+        It may not in another process or thread, or after a more reliable hook has seen a step.
+        """
         if self.over or not self.here:
             return False
         if self.source is None or source == self.source:

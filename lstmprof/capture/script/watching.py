@@ -130,13 +130,16 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Begin and return the session at the first step, which ``source`` saw, or return None."""
+        """At the first step, which ``source`` saw, begin and return the session.
+
+        Return None if the session cannot begin, or if another rank watches.
+        """
         from lstmprof.capture.script.sessions import session_of
 
         try:
             rank = self.job.rank()
             if self.request.watch and rank is not None and rank[0] != 0:
-                self._reported = True  # rank 0 watches
+                self._reported = True  # only rank 0 watches
                 return None
             part = None if rank is None or self.request.watch else self.job.part_folder(rank)
             self.session = session_of(self.request, source, self.facts, self.report, part, rank)

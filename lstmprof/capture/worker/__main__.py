@@ -104,7 +104,7 @@ def _report_to_stdout(mark: str) -> Report:
 
 
 def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Return the result of the timing pass and the profile pass, or the failure in one line."""
+    """Return the results of both passes; after a failure, ``{"failure": [fault, next step]}``."""
     try:
         return captured(request, folder, report)
     except LstmprofError as error:
@@ -319,7 +319,7 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Return [fault, next step], one line each; ``era``: the implementation's era, "" without."""
+    """Return [fault, next step], one line each; ``era`` is the implementation's era or empty."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:

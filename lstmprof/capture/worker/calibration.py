@@ -87,7 +87,8 @@ def facts(
     """Return what recording costs, in ns, as fields of run.json.
 
     ``profiled`` and ``plain`` are the times of calls with and without the profiler. Each call
-    records ``events`` events. ``cost_parts`` shows how an event's cost divides.
+    records ``events`` events. ``cost_parts`` shows how much of an event's cost falls before the
+    event, and how much inside it.
     """
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
@@ -126,9 +127,9 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Return the cost in ns (before an event, inside an event, inside a range); None if unknown.
+    """Return how many ns of the cost fall (before an event, inside an event, inside a range).
 
-    ``event_ns`` is divided in the proportions of ``cost_parts``.
+    ``event_ns`` is divided in the proportions of ``cost_parts``. Unknown values are None.
     """
     if cost_parts is None or event_ns is None:
         return None, None, None

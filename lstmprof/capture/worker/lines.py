@@ -115,7 +115,7 @@ class LineSampler:
         self._since_ns: Optional[int] = None
         # total ns in which the thread had run or waited for a CPU at the last sample; 0 if unknown
         self._active_since_ns = 0
-        # wall time and active time of the previous step's end, which no sample counts yet
+        # wall ns and active ns after the previous step's last sample, which no sample counts yet
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0
@@ -124,7 +124,7 @@ class LineSampler:
         self._active: Counter[_Stack] = collections.Counter()
         self._beside: Counter[_Stack] = collections.Counter()
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
-        # ns of the script's functions with the functions that they call
+        # ns of each function of the script, including the functions that it calls
         self._within: Counter[CodeType] = collections.Counter()
         self._trees: Set[CodeType] = set()  # functions that visit trees
         self._frames: List[FrameType] = []  # the script's frames in the previous sample
@@ -300,7 +300,7 @@ class LineSampler:
         return spent
 
     def _row(self, line: Optional[_Line], ns: int, waited_ns: int) -> Dict[str, Any]:
-        """Return the entry of ``line``; None stands for the garbage collector."""
+        """Return the entry of ``line``; a ``line`` of None stands for the garbage collector."""
         shows_waits = self._shows_waits and not (line and line.beside)
         return {
             "file": line and os.path.basename(line.code.co_filename),
@@ -365,7 +365,7 @@ _NOT_OWN = tuple(
 
 @functools.lru_cache(maxsize=None)
 def _is_own(file: str) -> bool:
-    """Return whether a file is the user's: not Python's, lstmprof's or an installed package's."""
+    """Return whether a file is the user's; files of Python, lstmprof and packages are not."""
     if file.startswith("<"):
         return file.startswith("<ipython")
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)

@@ -57,7 +57,7 @@ def domain_ranges() -> Optional[Ranges]:
         import nvtx
     except ImportError:
         return None
-    if not hasattr(nvtx, "get_domain"):  # 0.2.10 and older
+    if not hasattr(nvtx, "get_domain"):  # nvtx 0.2.10 and older
         return functools.partial(nvtx.annotate, domain=DOMAIN)
     return _NvtxRanges(_domain(nvtx)).__getitem__
 

@@ -37,7 +37,7 @@ Array = Any  # of float64
 
 @dataclass(frozen=True)
 class DirectionTrace:
-    """One direction of a layer, for the backward pass; time in the order of the direction."""
+    """What the backward pass needs of one direction of a layer, in the direction's time order."""
 
     inputs: Array
     steps: List[Tuple[Array, ...]]  # values that the cell keeps for each step
@@ -58,7 +58,7 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
 
 
 def lstm_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Return the loss's gradients with respect to W x + b, U h, h (without U h), and c."""
+    """Return the loss's gradients with respect to W x + b, U h, h (not through U h), and c."""
     i, f, g, o, c, following = saved
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -185,7 +185,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """Return the (time, batch) slices to compute one after the other."""
+    """Return pairs of slices, of the time steps and of the batch, computed one by one."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()

@@ -52,11 +52,13 @@ MOST_OF_TURN = 100
 
 
 class Iteration(NamedTuple):
-    """One row of timings.parquet, a tuple: a frozen dataclass takes five times as long to make.
+    """One row of timings.parquet.
+
+    It is a tuple, because a frozen dataclass takes five times as long to make.
 
     ``after_profile``: the iteration came after the round's profile. ``turn``: number of the
-    worker's turn (``shared``). ``waiting`` is recorded only for the user's own code, whose threads
-    may wait for more than a CPU.
+    worker's turn, as in ``shared``. ``waiting`` is recorded only for the user's own code, whose
+    threads may wait for more than a CPU.
     """
 
     iteration: int

@@ -120,7 +120,10 @@ class UsersFile:
             )
 
     def _advice(self, workload: Workload, shape: Optional[Any]) -> str:
-        """Return advice: about the layout if time and batch of the outputs seem to be exchanged."""
+        """Return the next step after a wrong shape.
+
+        It is to change ``TIME_MAJOR`` if time and batch of the outputs seem to be exchanged.
+        """
         place = workload.time_steps, workload.batch
         begins = () if shape is None else tuple(shape)[:2]
         turned = begins == (place[::-1] if self.TIME_MAJOR else place)

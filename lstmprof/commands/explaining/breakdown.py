@@ -26,7 +26,8 @@ _TOP, _TOP_OF_ONE = 5, 20
 #: Minimum size in bytes of a profile whose first step is shown early. lstmprof reads a smaller
 #: profile in about three seconds.
 LEAST_BYTES = 2**28
-#: Number of devices for which the first step is printed. A last line says how many more there are.
+#: Largest number of devices of which the first step is printed. If there are more, a last line says
+#: how many.
 _LANES_EACH = 2
 
 
@@ -128,7 +129,7 @@ def _show(
     *,
     profiled: bool,
 ) -> None:
-    """Print ``tables`` of all runs; ``top`` is the number of rows, None the default."""
+    """Print ``tables`` of all runs; ``top`` is the number of rows, or None for the default."""
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 
@@ -185,7 +186,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Print a line for each of ``breakdowns`` that contradicts what was printed early."""
+        """Print a line for each of ``breakdowns`` whose first step differs from the printed one."""
         if not self._shown_early:
             return
         from lstmprof.breakdown.first_step import matches
@@ -200,7 +201,7 @@ class FirstAnswers:
 
 
 def _first_step_lines(name: str, first: FirstStep) -> list[str]:
-    """Return the lines to print about the ``first`` step of the run ``name``, by device."""
+    """Return the lines to print about the ``first`` step of the run ``name``, device by device."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     lines = [
         f"{name}: the first step ({first.name}), from the first {share} of the"

@@ -174,7 +174,7 @@ def _show_against(
     format_: str,
     left_out: options.LeftOut,
 ) -> None:
-    """Print for each run its comparison with the framework's built-in LSTM, then its diagnosis."""
+    """Print for each run the comparison with its framework's built-in layer, then the diagnosis."""
     from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.recommend.builtin import try_against_builtin

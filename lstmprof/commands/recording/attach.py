@@ -64,12 +64,12 @@ def _log_of(pid: int) -> Path:
 
 
 def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows that the process appends to ``log`` after its first ``seen`` bytes."""
+    """Yield rows of requested profiles that ``pid`` appends to ``log`` after ``seen`` bytes."""
     with log.open(encoding="utf-8") as lines:
         lines.seek(seen)
         while True:
             runs = Path(f"/proc/{pid}").exists()
-            for line in lines.read().splitlines():  # no line is incomplete
+            for line in lines.read().splitlines():  # all lines are complete
                 row = json.loads(line)
                 if row["kind"] == "profile" and row["occasion"] == "asked":
                     yield row

@@ -66,7 +66,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return the options that override a workload's fields; ``many``: sizes may be lists."""
+    """Return options that replace fields of a workload; with ``many``, a size may be a list."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -349,7 +349,7 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """Return the workloads ``names`` (or patterns) with each combination of ``overrides``."""
+    """Return each of the workloads ``names`` (or patterns) in each combination of ``overrides``."""
     rows = [w.name for w in NAMED]
     matches = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in matches] + sorted(matches - set(rows))
@@ -364,7 +364,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Take the choice of a Python and of package versions out of ``options``, and return it."""
+    """Remove the choice of Python and package versions from ``options``, and return this choice."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""

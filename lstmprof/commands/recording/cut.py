@@ -130,7 +130,7 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, cut: Cut, path: str, ou
 
 
 def _over_the_edge(cut: Cut, *, is_json: bool) -> str:
-    """Return the line about kept events that are partly or entirely outside the cut."""
+    """Return a line: how many kept events are partly or entirely outside the chosen time."""
     crossing = f"kept whole: {cut.crossing:,} events that begin or end outside the kept part"
     if not is_json:
         return crossing

@@ -23,15 +23,15 @@ from lstmprof.numbers import bare, cropped, cut_text
 #: Colours of bars. Blue: busy time, or less time than in the other run. Orange: idle time, or more
 #: time. Their contrast is at least 3:1 on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
-#: Length in characters of the area for bars: at least, at most.
+#: Least and largest width, in characters, of the column of bars.
 _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
 #: Width, in characters, of output to a pipe or a file.
 PIPED = 100
-#: Spaces between columns; and the width in characters to which names are shortened before columns
-#: are omitted instead.
+#: Number of spaces between columns; and least width, in characters, to which names are shortened
+#: before columns are omitted.
 _SPACE, _LEAST_NAME = 2, 32
-#: On a terminal with fewer characters per line than this, tables have no names of runs as headings.
+#: On a terminal with fewer characters per line than this, headers of columns are not names of runs.
 _NARROW = 100
 #: Additional indentation of the later lines of a wrapped text. No other lines have it, so that one
 #: sees if a name contains a fake line of output.
@@ -147,9 +147,9 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return the columns to omit on lines of ``width``, and the width that bars may have.
+    """Return (columns to omit so that lines fit ``width``, width that is left for bars).
 
-    This width is 0 if there is no room for bars.
+    The width for bars is 0 if there is no room for them.
     """
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
@@ -167,7 +167,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return the fewest columns to omit, in the order of ``spare``; None if all are not enough."""
+    """Return the columns to omit: as few of ``spare``, in order, as suffice; None if all do not."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -204,7 +204,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Return bars for ``width`` characters; a non-zero value has at least 1/8 of a character."""
+    """Return bars of at most ``width`` characters; a non-zero value has at least 1/8 character."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -220,7 +220,7 @@ def _drawn(bars: Bars, width: int) -> list[Any]:
 
 
 def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -> None:
-    """Print the table on lines of any length; bars are ``room`` characters wide."""
+    """Print the table without breaking lines; the column of bars is ``room`` characters wide."""
     from rich.table import Table
     from rich.text import Text
 
@@ -243,7 +243,7 @@ def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -
 
 
 def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = False) -> None:
-    """Print one line of text, with its leading spaces; ``head``, its beginning, is bold.
+    """Print one line of text, with its leading spaces; its beginning ``head`` is in bold.
 
     The line is broken between words on a terminal; in a pipe or file, only with ``wrap``.
     """
@@ -271,7 +271,7 @@ def _indented(text: str) -> str:
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Return ``head`` and ``text`` as lines that fit; later lines begin below ``text``."""
+    """Return ``head`` and ``text`` in lines of fitting width; later lines begin below ``text``."""
     from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
@@ -283,7 +283,7 @@ def write_under(head: str, text: str) -> None:
 
 
 def write_lines(lines: Sequence[str], *, bold: int) -> None:
-    """Print ``lines`` without wrapping; the first ``bold`` characters of the first are bold."""
+    """Print ``lines`` without wrapping, the first line with its first ``bold`` characters bold."""
     from rich.text import Text
 
     words = Text(spoken("\n".join(map(_indented, lines))))

@@ -21,8 +21,8 @@ _DIGITS = 3
 #: With ``--table ledger``, a run with at most this many lanes (devices of ranks) has a table for
 #: each lane. Other runs have one table with a row per lane.
 _LANES_EACH = 3
-#: If at least this share of the device activities have a launch call and an op, no line says how
-#: many have. Chosen by hand.
+#: A line says how many device activities have a launch call and an op, unless at least this share
+#: have. Chosen by hand.
 _MOST_LINKED = 0.9
 #: A part of a step has its own row if it is one of the ``_PARTS`` largest parts and has at least
 #: the share ``_LEAST_SHARE`` of the step. ``--table ledger`` shows all parts.
@@ -39,7 +39,10 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print each run's times, breakdown (``profiled``: of profiled steps) and ``top`` kernels."""
+    """Print each run's times, its breakdown and its ``top`` longest kernels.
+
+    The breakdown is of the profiled steps instead of the clean step if ``profiled`` is True.
+    """
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         steps = breakdown.steps(profiled=profiled)
@@ -111,7 +114,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _shown_parts(step: MeanStep) -> list[Part]:
-    """Return the parts of a step: large parts, and the sums of small busy and small idle parts."""
+    """Return the parts of a step; small busy parts are one sum, small idle parts another."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -146,7 +149,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return a sentence: how many device activities have a launch call and an op; [] if most do."""
+    """Return the sentence on how many activities have a launch call and an op; [] if most have."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -229,7 +232,7 @@ def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
 def show_lanes(
     heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
 ) -> None:
-    """Print a table with one mean step per row; ``lanes`` are pairs (name of the row, step).
+    """Print a table with one row per mean step; ``lanes`` are pairs (name of the row, mean step).
 
     ``of`` is the header of the column of names. With ``marked=False`` the profile has no step
     markers, and a row is the whole profile.
@@ -272,7 +275,7 @@ def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
 
 
 def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
-    """Return one row in ms: busy parts, other busy, idle, idle parts, other idle, step."""
+    """Return a row in ms: busy parts, other busy, all idle, idle parts, other idle, step."""
     ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
     parts = []
     for state, named in (("busy", busy), ("idle", idle)):

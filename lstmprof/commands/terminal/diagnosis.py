@@ -46,7 +46,7 @@ MANY, SHOWN = 6, 3
 
 @dataclass
 class _Labels:
-    """Maps each run of ``diagnoses`` to its label if no other run has it, else to its name."""
+    """Maps each run of ``diagnoses`` to its label, or to its name if another run has the label."""
 
     diagnoses: Sequence[Diagnosis]
     _label_of: dict[str, str] = field(default_factory=dict)
@@ -70,8 +70,8 @@ def show_all(
 ) -> None:
     """Print the verdicts, worst first, with the requested ``details`` (of ``names.DETAILS``).
 
-    If there are more than ``MANY``, a table of all comes first, and without ``details`` only the
-    first few verdicts follow in full. With ``more``, the last line names the options that show
+    If there are more than ``MANY``, a table of all comes first. Then, without ``details``, only the
+    first few verdicts are printed in full. With ``more``, the last line names the options that show
     more.
     """
     ordered = worst_first(diagnoses)
@@ -163,7 +163,7 @@ def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
 
 
 def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print the time that runs lost to other processes and threads, for the first few runs."""
+    """Print how much time the first few runs lost to other processes and threads."""
     runs = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p is not None}
     lost = [
         f"run '{names[profile]}': {text}" if len(runs) > 1 else text
@@ -178,7 +178,7 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
-    """Print each kind of warning once; with ``full``, each as a sentence."""
+    """Print each kind of warning once: its name, or with ``full`` its sentence."""
     warnings = [(lack.words, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
     warnings += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
     alone = len(diagnoses) == 1 and diagnoses[0].fast is None

@@ -58,7 +58,7 @@ def show_findings(diagnosis: Diagnosis) -> None:
 
 
 def show_roofline(limit: Roofline) -> None:
-    """Print the sentence about the roofline, and busy time and least time per category."""
+    """Print the sentence about the roofline, and a table: busy and least time of each category."""
     cells = [
         [
             listed(PART_WORDS.get(name, name) for name in reach.categories),
@@ -74,7 +74,7 @@ def show_roofline(limit: Roofline) -> None:
 
 
 def large_findings(diagnosis: Diagnosis) -> list[Explained]:
-    """Return the findings that are at least 5 % of the difference (or step); JSON has all."""
+    """Return the findings of at least 5 % of the difference (or of the step, for a single run)."""
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 
@@ -92,7 +92,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """Return the names (fast run or "", slow run) for headers; ``narrow``: "fast" and "slow"."""
+    """Return (fast run or "", slow run) as names for headers; with ``narrow``, ("fast", "slow")."""
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -108,7 +108,7 @@ def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """Return the rows per kind of time, and the sum; the printed numbers add up."""
+    """Return one row per kind of time, and a row with the sum; the printed numbers add up."""
     rows = waterfall_rows(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -149,7 +149,7 @@ def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
-    """Return a finding's counts and largest ops, for both runs or, if ``alone``, for one."""
+    """Return rows of a finding's counts and largest ops, with one value if ``alone``, else two."""
     cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
     for c in finding.largest:
         spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)

@@ -1,4 +1,4 @@
-"""The text of a run's tables: the largest kernels, and any one table.
+"""The text of a run's tables: the kernels with most time, or one table that the user names.
 
 The tables have readable units, and the columns that fit.
 """
@@ -24,8 +24,8 @@ _LONG = ("name", "rule", "op", "within")
 _PARTS = ("category", "part")
 #: The column that a narrow terminal omits.
 _SPARE = "rule"
-#: Unit of a column -> scales: (minimum, unit to print, factor, decimals). The first scale is used
-#: whose minimum does not exceed the column's largest value.
+#: Unit of a column -> scales: (minimum, unit to print, factor, decimals). The column gets the first
+#: scale whose minimum its largest value reaches.
 _SCALES = {
     "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
     "bytes": ((1e6, "MB", 1e-6, 1), (0, "B", 1, 0)),
@@ -38,7 +38,7 @@ _DIGITS = 3
 
 
 def show_kernels(breakdown: Breakdown, top: int) -> None:
-    """Print the ``top`` kernels of a run, summed over its ranks and devices."""
+    """Print the ``top`` kernels with most time of a run, summed over its ranks and devices."""
     everywhere = _summed_over_devices(breakdown.kernels)
     table = everywhere.slice(0, top).to_pylist()
     rows = [
@@ -77,7 +77,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
 
 
 def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
-    # not group_by, because it would import Arrow's query engine
+    # Not group_by: it would import Arrow's query engine.
     return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
 
 
@@ -125,7 +125,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
 
 
 def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
-    """Return the header of a column, with its unit, and its values as text."""
+    """Return (header of a column with its unit, values as text)."""
     heading = column.name.removesuffix("_ns").replace("_", " ")
     if pa.types.is_string(column.type):
         in_words = PART_WORDS if column.name in _PARTS else {}

@@ -16,7 +16,7 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print step times, a table per group of comparable runs, then tables by version.
+    """Print step times: one table per group of comparable runs, then one per group of versions.
 
     With ``statistics``, the tables also have means, standard deviations and percentiles.
     """

@@ -12,7 +12,7 @@ from lstmprof.numbers import listed
 #: their kinds.
 _LINES = 3
 _HEAD = "Warning: "
-#: Number of further runs that a warning names; the others are counted.
+#: A warning names its first run and this many others, and counts the rest.
 _NAMED = 2
 
 #: A warning: (its kind, the name of the run, the sentence).
@@ -22,8 +22,9 @@ Warned = tuple[str, str, str]
 def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
     """Print warnings: what profiles lack, and why their times are doubtful.
 
-    Few warnings, or all with ``full``, are printed as sentences. Otherwise one line lists the kinds
-    and refers to ``see``, a command or option. With ``named``, sentences begin with the run's name.
+    If there are few warnings, or with ``full``, each is printed as a sentence. Otherwise one line
+    lists the kinds and refers to ``see``, a command or option. With ``named``, sentences begin with
+    the run's name.
     """
     warnings = list(dict.fromkeys(warnings))
     texts = [terminal.wrapped(_HEAD, line) for line in lines_by_kind(warnings, named=named)]

@@ -50,16 +50,17 @@ State = Literal["found", "none", "unknown"]
 EXPLAINED_SHARE = 0.5
 #: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
-#: Name of the kind of time ``causes.UNKNOWN`` if kernels or ops take most of this time.
+#: Words for the kind of time ``causes.UNKNOWN`` if kernels or ops run for most of this time.
 _UNKNOWN_WORK = "work of an unknown category"
-#: A kind of time without a cause is mentioned if it takes at least this share of the step.
+#: A kind of time without a known cause is mentioned if it takes at least this share of a step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: If two runs make the same calls, a finding is the cause if it explains at least this share of the
-#: difference between their steps.
+#: Two runs may make the same calls, all slower by some factor in one run. Then a finding is the
+#: cause only if its time beyond this factor is at least this share of the difference between the
+#: steps.
 CAUSE_SHARE = 0.3
 
 
@@ -145,8 +146,8 @@ def _outcome_of_same_work(
 ) -> Outcome:
     """Return the outcome for two runs that make the same calls although one run is slower.
 
-    The cause is a finding that grew by more than the factor by which all calls are slower, or a
-    setting.
+    The cause is a finding that grew by more than the factor by which all calls are slower, or it is
+    a setting.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = slow.length_ns - fast.length_ns
@@ -219,7 +220,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
     """Return the findings among ``some`` that belong to the longest kind of time.
 
-    Waits for the host count as one kind. The list is empty if the kind takes less than
+    Waits for the host count as one kind. The list is empty if the longest kind takes less than
     ``least_ns``.
     """
     times: Counter[str] = Counter()
@@ -232,7 +233,7 @@ def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
 
 
 def _profilers(finding: Finding) -> str:
-    """Return a text if a finding's time may be mostly the profiler's own work, else ""."""
+    """Return a clause if a finding's time may be mostly the profiler's own work, else ""."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
         return ""
@@ -243,7 +244,7 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hiding_lack(profile: StepProfile) -> Lack | None:
-    """Return the missing data that hide where time went; None if a device was mostly busy."""
+    """Return the first lack of data that hides where time went; None for a mostly busy device."""
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -285,7 +286,7 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
     """Return a clause with the host's longest op if it takes longer than each known kind of time.
 
-    The clause is empty otherwise, and if a host was diagnosed.
+    The clause is empty otherwise, and always for the step of a host.
     """
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
@@ -353,7 +354,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding about slower calls, or None if a reason of ``EXPLAINS`` explains it."""
+    """Return the finding that calls are slower, unless a reason in ``EXPLAINS`` explains it."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -370,7 +371,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the ``UNEXPLAINED`` finding that is over half of the difference, or None."""
+    """Return the finding without a known cause that is over half of the difference, or None."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:

@@ -1,4 +1,4 @@
-"""Compare two clean steps (profiled steps without the cost of recording): their ratio, their work.
+"""Compare two clean steps (steps without the profiler's overhead): their ratio and their work.
 
 Counts of calls need no timing: two runs that make different calls differ on any machine. If two
 runs make the same calls equally often, the counts of calls show no cause. If all these calls are
@@ -136,7 +136,7 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return name -> calls per step of ops and kernels, or of contributors if there are none."""
+    """Return name -> calls per step, of ops and kernels, or else of all that takes time."""
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
     if rows:
@@ -190,9 +190,9 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield (ns, the part's length with 95 % interval) for each part of ``finding``.
+    """Yield (ns of ``finding``, length of the whole part) for each part of the breakdown it is in.
 
-    ``which`` is the field with the ns of the part: ``slow_ns`` or ``fast_ns``.
+    The length has a 95 % interval. ``which`` is the field with the ns: ``slow_ns`` or ``fast_ns``.
     """
     whole = span_of(profile)
     for part in finding.parts:
@@ -202,14 +202,14 @@ def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple
 
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether ``slow`` is not surely slower: the ratio's interval reaches 1.02 or less."""
+    """Return whether the 95 % interval of the steps' ratio begins at 1.02 or below."""
     return not ratio_of(fast, slow).sure
 
 
 def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return the numbers of ops such as ``7,354 ops per step (baseline: 349)``.
+    """Return both runs' numbers of ops or launches: ``7,354 ops per step (baseline: 349)``.
 
-    The text is empty if the numbers hardly differ.
+    Launches are for a device, ops for a host. The text is empty if the numbers hardly differ.
     """
     about = QUANTITIES["ops" if slow.device is None else "launches"]
     there, here = about.amount(fast), about.amount(slow)
@@ -220,9 +220,9 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return text: the counts in which two runs differ, of their layer calls or else of their ops.
+    """Return both runs' numbers of layer calls, if they differ, or else of ops, as text.
 
-    The text is empty if these counts hardly differ.
+    The text is empty if these numbers hardly differ.
     """
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
@@ -253,7 +253,7 @@ def layer_in_words(profile: StepProfile) -> str:
     total = sum(r["cells"] * (r[number] or 1) for r in loops)
     if not total:
         return ""
-    if runs < 2:  # if steps differ, the mean
+    if runs < 2:  # the mean, if steps differ in cells
         return f"a loop of {count(total / runs)} cells {each}"
     if len({r["cells"] for r in loops}) == 1:
         return f"{count(runs)} loops of {count(cells)} cells {each}"
@@ -273,7 +273,7 @@ def layers_explain(finding: Finding | None) -> bool:
         return False
     rows = finding.slow.rows("layers")
     if any(row.get("per_step") is None or row.get("forward_ns") is None for row in rows):
-        return True  # unknown
+        return True  # the layers' time is unknown
     layers_ns = sum(r["per_step"] * (r["forward_ns"] + (r["backward_ns"] or 0)) for r in rows)
     return bool(layers_ns >= _LAYERS_SHARE * finding.delta_ns)
 
@@ -297,7 +297,7 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 
 
 def short_ops_doubt(finding: Finding) -> str | None:
-    """Return a doubt if ``finding`` may be due to short ops that TensorFlow omits, else None.
+    """Return the doubt that ``finding`` is due to short ops that TensorFlow omits, or None.
 
     The time of such ops appears as dispatch. So the dispatch of the slow step may consist of such
     ops. And work that only the slow step shows may be hidden in the dispatch of the fast step.

@@ -94,7 +94,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Return (fast, slow) mappings: kind of time → contributors; all empty if ``fast`` is None."""
+    """Return (fast, slow): kind of time → contributors. Without ``fast``, its lists are empty."""
     comparison = causes.comparison_of(slow)
     fast_kinds = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return fast_kinds, causes.by_kind(slow, comparison)
@@ -109,10 +109,10 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """Return the group in which ``kind`` is reported: ``host`` if a device waits for its host.
+    """Return the group that ranks ``kind``: ``host`` if a device waits for its host, else ``kind``.
 
-    Waits of a device while the host prepares the input or compiles are also in this group. Unknown
-    host time is a group of its own.
+    Waits of a device while the host prepares the input or compiles are also in the group ``host``.
+    Host time of unknown cause is not in it.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
@@ -158,7 +158,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Culprit:
-    """One op, kernel or range of a finding: its time in ns and its calls in both steps."""
+    """One op, kernel or range of a finding: its ns and its number of calls in each of two steps."""
 
     name: str
     fast_ns: int
@@ -174,7 +174,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class PartTimes:
-    """The time of a finding in one part of the ledger, in both steps, in ns."""
+    """The time of a finding in one part of the breakdown, in ns, in each of the two steps."""
 
     state: str
     part: str
@@ -254,11 +254,11 @@ class Finding:
 def findings(
     fast: StepProfile | None, slow: StepProfile, savings: Mapping[str, Saving] | None = None
 ) -> list[Finding]:
-    """Return one finding per kind that has time in either step, in order (``waterfall``).
+    """Return one finding per kind of time that occurs, in the order that the module describes.
 
     The findings sum to the difference of the steps' lengths, or to the step's length for a single
-    run (``fast`` is None). ``savings`` is kind -> saving for a single run. If it lacks a kind, the
-    saving of this kind is all of its time.
+    run (``fast`` is None). ``savings`` is kind -> saving for a single run. The saving of a kind
+    that ``savings`` lacks is all the time of this kind.
     """
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)
@@ -301,7 +301,7 @@ def findings(
 
 
 def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
-    """Move initialisation to the front if only work precedes it and it takes ``NAMED_SHARE``."""
+    """Move initialisation to the front if it takes ``NAMED_SHARE`` and only work precedes it."""
     place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
     start, before = ranked[place : place + 1], ranked[:place]
     named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns
@@ -311,7 +311,7 @@ def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Diffe
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes, ...]:
-    """Return the times of both steps by part of the ledger, largest difference first."""
+    """Return the times of both steps by part of the breakdown, largest difference first."""
     times: dict[Part, list[int]] = {}
     for place, some in enumerate((fast, slow)):
         for contributor in some:

@@ -126,7 +126,7 @@ def most_of(finding: Finding) -> str | None:
 
 
 def named(finding: Finding) -> str:
-    """Return the words for a finding's kind of time; for some kinds, they name the main items."""
+    """Return the words for a finding's kind of time; for some kinds, the words name what ran."""
     if finding.kind == causes.LAUNCH:
         whole = total_ns(finding.contributors)
         copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
@@ -231,7 +231,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Return the evidence in two runs: the items' numbers, or else the items' times, or ""."""
+    """Return the numbers of items in both runs, or else their times, as evidence; "" if none."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -254,7 +254,7 @@ def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_I
 def _without(items: _Items, number: float) -> float:
     """Return the ns that a step would save if it had only ``number`` items.
 
-    If the durations are uneven, assume that the step would lack short items.
+    If the durations are uneven, assume that the step would lose only short items.
     """
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
@@ -274,7 +274,7 @@ def _same_number(slow: _Items, fast: _Items) -> str:
 
 
 def _times_in_words(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit short items."""
+    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit nouns with little time."""
     least_ns = _LEAST_LISTED_SHARE * sum(item.ns for item in items)
     items = [item for item in items if item.ns >= least_ns]
     texts = [f"{item.text} {'' if verb else 'in '}{milliseconds(item.ns)} ms" for item in items]
@@ -299,7 +299,7 @@ def _within(*remarks: str) -> str:
 
 
 def _length(items: _Items) -> str:
-    """Return how long each item takes; empty for launches unless a few launches are long."""
+    """Return how long an item takes; for launches, "" unless a few launches are very long."""
     spread = items.spread
     if spread is None or (items.noun == "launch" and not spread.uneven):
         return ""
@@ -312,7 +312,7 @@ def _length(items: _Items) -> str:
 
 
 def _uneven(items: _Items) -> str:
-    """Return the items' durations if a few long items, mostly without overlap, distort the mean."""
+    """Return the durations if a few long items that hardly overlap distort the mean, else ""."""
     spread = items.spread
     few = spread is not None and spread.uneven and _LEAST_OWN_SHARE * spread.longest_ns <= items.ns
     return _length(items) if few else ""
@@ -325,7 +325,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Return the items in ``profile``, longest first; their times sum to ``spent_ns`` at most."""
+    """Return one ``_Items`` per noun, most time first; the times sum to at most ``spent_ns``."""
     contributors: Sequence[Contributor] = finding.contributors
     if profile is not finding.slow:
         comparison = causes.comparison_of(finding.slow)
@@ -342,7 +342,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (ns, op names) of the contributors, the noun with the most time first."""
+    """Return noun → (ns, names) of the ops and kernels of this noun, most time first."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -374,7 +374,7 @@ def _quantity(noun: str, profile: StepProfile) -> str:
 
 
 def _library(names: set[str]) -> str:
-    """Return the library, such as ``cuDNN``, that all op ``names`` contain; else empty."""
+    """Return the library, such as ``cuDNN``, that the ops ``names`` have in common, or ""."""
     libraries = {
         next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
         for name in names
@@ -383,7 +383,7 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """Return a clause about the op that adds most; "" if it adds less than ``EVIDENCE_SHARE``."""
+    """Return a clause on the op that adds most time; "" if it adds less than ``EVIDENCE_SHARE``."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""

@@ -82,7 +82,10 @@ def _bytes(table: str) -> Amount:
 
 
 def _value_reads(profile: StepProfile) -> float:
-    """Count the values that the host reads; ``aten::item`` and the op inside it count as one."""
+    """Return the number of values that the host reads per step.
+
+    ``aten::item`` and the op inside it count as one.
+    """
     outer = [row for row in profile.rows("ops") if row["name"] in VALUE_READS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
@@ -99,7 +102,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return the mean, median and longest duration of ``noun``; ``text`` is the noun for users."""
+    """Return ``noun``'s mean, median and longest duration; ``text`` is the noun for users."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"
@@ -127,7 +130,7 @@ NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "memsets", "memset"),
 }
-#: Noun of ``tally`` → words for users that follow ``mean``, ``median`` or ``longest``: for example
+#: Noun of ``tally`` → words that users read after ``mean``, ``median`` or ``longest``: for example
 #: ``computing op``.
 _LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},

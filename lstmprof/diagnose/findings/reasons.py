@@ -71,7 +71,7 @@ EXPLAINS = (
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """Return the first reason of ``_REASONS`` that holds; its text also lists other settings."""
+    """Return the first reason of ``_REASONS`` that holds; its text adds settings that differ."""
     reasons = (check(fast, slow) for check in _REASONS)
     first = next((reason for reason in reasons if reason is not None), None)
     others = [
@@ -93,7 +93,7 @@ def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagr
 
 
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if counted microcode assists, or settings, show denormals."""
+    """Return the reason if counters or settings show that the slow run computes with denormals."""
     first, second = (
         _per_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow)
     )
@@ -115,7 +115,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if only the slow run searches gradients for NaN (by ops or settings)."""
+    """Return the reason if ops or settings show anomaly mode only in the slow run."""
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches == [slow]:
         text = f"anomaly mode checks gradients for NaN ({_NAN_SEARCH})"
@@ -127,7 +127,7 @@ def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run's threads outnumber its CPUs or keep more CPUs busy."""
+    """Return the reason if the slow run has more threads than CPUs, or if its threads spin."""
     cpus, threads = slow.info.affinity, slow.info.threads
     fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
     if cpus and threads and threads > len(cpus) and fewer:
@@ -148,7 +148,7 @@ def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _waited(profile: StepProfile) -> str:
-    """Return a clause: the share of time in which the busiest thread waited for a CPU, or ""."""
+    """Return a clause: how much of its time the busiest thread waited for a CPU; "" if unknown."""
     cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
     if not cpu_ns or waited_ns is None:
         return ""
@@ -157,7 +157,7 @@ def _waited(profile: StepProfile) -> str:
 
 
 def _threads_of(profile: StepProfile) -> list[ThreadTime]:
-    """Return the threads of the first process."""
+    """Return the threads of the first timed process (round)."""
     threads = profile.info.timing_threads or ()
     return [thread for thread in threads if thread.round == threads[0].round]
 
@@ -219,7 +219,7 @@ def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if a lower CPU or GPU clock explains enough of the difference."""
+    """Return the reason if a lower clock of CPU or GPU explains enough of the difference."""
     on_host = slow.device is None
     first, second = (
         profile.info.cpu_clock_mhz if on_host else profile.info.gpu_sm_clock_mhz
@@ -236,7 +236,7 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if reading the additional cache lines takes long enough."""
+    """Return the reason if the slow run's further cache misses explain enough of the difference."""
     first, second = (
         _per_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)
     )
@@ -266,7 +266,7 @@ def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if other processes took the CPUs of the slow run only."""
+    """Return the reason if the slow run lost its CPUs to other processes more than the fast run."""
     first, second = (_preemptions_per_s(profile) for profile in (fast, slow))
     share, other = _cpu_share(slow), _cpu_share(fast)
     if share is not None and other is not None and share < other - _ALIKE:
@@ -314,7 +314,7 @@ def _cpu_share(profile: StepProfile) -> float | None:
 
 
 def _per_step(profile: StepProfile, timed: int | None) -> float | None:
-    """Return ``timed``, a count over all timed iterations, per step; None if unknown."""
+    """Return the number per step for ``timed``, a count over all timed iterations, or None."""
     wall_ns = profile.info.timing_wall_ns
     return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
 
@@ -338,7 +338,7 @@ AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Return both profiles, with ``slower`` set in the contributors that are slower calls.
+    """Return both profiles, with ``slower`` set for those calls that take longer in ``slow``.
 
     If one run does not show how long its script waited, the waits of both scripts count as Python.
     """
@@ -372,7 +372,7 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
 
 
 def _alike(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether calls of one name do equal work in both runs, which must be captures."""
+    """Return whether both runs are captures in which calls of one name do equal work."""
     first, second = fast.info, slow.info
     on_one_kind = (fast.device is None) == (slow.device is None)
     return (
@@ -397,7 +397,7 @@ def calls(profile: StepProfile) -> Spent:
 
 
 def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
-    """Return whether a contributor is an op or activity: no wait, no Python, no read of a value."""
+    """Return whether a contributor is an op or activity, but not a wait or a read of a value."""
     c = contributor
     if c.name is None or c.name in VALUE_READS or c.compiling or c.part == "collective":
         return False

@@ -31,7 +31,8 @@ DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "r
 _REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
 #: Kinds of time with a smaller share of a step than this are not replayed.
 _LEAST_SHARE = 0.05
-#: If a replay misses the measured step by more than this share, it is reported but not used.
+#: If the replay of the unchanged step differs from the measured step by more than this share,
+#: replays decide no saving, and predictions by replay are shown with a doubt.
 REPLAY_ERROR = 0.05
 #: Steps with more events are not replayed by default, because this takes 3 s on an EPYC.
 _MOST_EVENTS = 200_000
@@ -39,7 +40,7 @@ _MOST_EVENTS = 200_000
 
 @dataclass(frozen=True)
 class Saving:
-    """How much shorter a step would be, in ns; ``by`` is a way to compute it, e.g. ``REPLAY``."""
+    """How much shorter a step would be, in ns; ``by`` says how it was computed, e.g. ``REPLAY``."""
 
     ns: int
     by: str
@@ -60,7 +61,7 @@ def savings(
 
 
 def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
-    """Return the saving if ``contributors`` took no time, or only their known least time."""
+    """Return the saving if ``contributors`` took only their least time, which is 0 if unknown."""
     rows = list(contributors)
     shares = {
         category: min(reach.share, 1.0)
@@ -78,7 +79,8 @@ def _replayed(
     """Yield (kind, replayed saving) for casts and copies that take ``_LEAST_SHARE`` of the step.
 
     Yield nothing if the profile has no launches, because then a replay does not know which work
-    waits for which. Yield nothing if the replay misses the measured step by ``REPLAY_ERROR``.
+    waits for which. Yield nothing if the replay of the unchanged step differs from the measured
+    step by more than ``REPLAY_ERROR``.
     """
     least = _LEAST_SHARE * profile.length_ns
     replayed_kinds = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]

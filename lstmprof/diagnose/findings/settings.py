@@ -26,7 +26,7 @@ _MOST_LISTED = 4
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that may change speed: its name, how to read it, and its slower value, if any."""
+    """A setting that may change speed: its name, how to read it, and its slower value if known."""
 
     words: str
     value: Callable[[RunInfo], Any]
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs between two runs; ``fits``: the setting may make one run slower."""
+    """A setting that differs between two runs; ``fits``: the slow run may have the slower value."""
 
     setting: str
     slow: str
@@ -53,8 +53,7 @@ def _at(field: str) -> Callable[[RunInfo], Any]:
 def denormals(info: RunInfo) -> str | None:
     """Return whether denormals are ``flushed`` (to zero) or ``kept``; None if unknown.
 
-    If the framework's own setting is known, it counts; else the setting of the step's thread
-    counts.
+    The framework's own setting decides if it is known, else the setting of the step's thread.
     """
     flushed = info.denormals_flushed
     thread_words = None if flushed is None else "flushed" if flushed else "kept"
@@ -90,7 +89,7 @@ _THREAD_FLAGS = {FLUSH, AS_ZERO}
 
 
 def shared_cpus(info: RunInfo) -> str | None:
-    """Return ``5 threads share 2 CPUs`` if a run has more threads than CPUs; None if unknown."""
+    """Return ``5 threads share 2 CPUs`` if a run has more threads than CPUs, else None."""
     threads = info.settings.intra_op_threads or info.threads
     limits = [float(len(info.affinity))] if info.affinity else []
     limits += [info.settings.cpu_quota] if info.settings.cpu_quota else []
@@ -118,7 +117,7 @@ def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:
 
 
 def listing(differences: Sequence[Disagreement]) -> str:
-    """Return the first ``_MOST_LISTED`` differences as text, and the number of the others."""
+    """Return as text the first ``_MOST_LISTED`` differences, and how many more there are."""
     more = len(differences) - _MOST_LISTED
     shown = [cropped(str(difference)) for difference in differences[:_MOST_LISTED]]
     return listed([*shown, f"{more} more"] if more > 0 else shown)

@@ -60,7 +60,7 @@ TABLES = ("ledger", "collectives")
 #: The folder in lstmprof's cache for the captures of layer ops.
 BUILTIN = "builtin"
 ITERATIONS = 30
-#: Seconds after which a round times no further iteration. A layer op needs no more time.
+#: Seconds after which a round times no further iteration. A layer op is fast enough for this.
 TIMING_S = 5.0
 
 State = Literal["faster", "slower", "same", "unknown"]
@@ -157,7 +157,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return a clause on what must be installed to run the implementation; None if nothing."""
+    """Return a clause on what is missing to run the implementation; None if nothing is."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -167,9 +167,9 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> Run:
-    """Return a run of ``request`` in the folder of ``neighbour`` or in the cache, or a new run.
+    """Return an existing run of ``request``, next to ``neighbour`` or in the cache, or capture one.
 
-    A new run is written to the cache.
+    A new capture is written to the cache.
 
     Raises:
         CaptureError: a worker died, hung or refused.
@@ -213,7 +213,7 @@ def _is_installed(info: RunInfo) -> bool:
     version = (info.versions or {}).get(info.framework)
     try:
         return str(version).partition("+")[0] == metadata.version(info.framework).partition("+")[0]
-    except metadata.PackageNotFoundError:  # the package tensorflow-cpu has another name
+    except metadata.PackageNotFoundError:  # such as tensorflow, if the package is tensorflow-cpu
         return True
 
 

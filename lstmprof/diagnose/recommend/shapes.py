@@ -32,7 +32,7 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
 @dataclass(frozen=True)
 class Shape:
-    """A network and its conditions.
+    """A network and its conditions: precision, mode, device and so on.
 
     ``layer`` is the row of the layer table with the sizes; it is None if run.json has the sizes.
     """
@@ -89,7 +89,7 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the row of the layer table with the most time in all its calls; None if no row.
+    """Return the row of the layer table whose calls take most time; None if there is no row.
 
     If the number of calls is unknown, the times of the row are already sums over all calls.
     """

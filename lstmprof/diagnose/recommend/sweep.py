@@ -107,7 +107,7 @@ def candidates(
 
 
 def _by_form(planned: plan.Planned) -> int:
-    """Return the key that sorts layer ops first, because they are likely the fastest."""
+    """Return a sort key that puts layer ops first, because they are likely the fastest."""
     row = planned.request.row
     return -FORMS.index(row.form) if row.form in FORMS else -len(FORMS)
 
@@ -149,7 +149,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round until the time is over; return results and failures."""
+    """Time each candidate in one round until time is over; return (results, those left out)."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():
@@ -169,9 +169,9 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """Yield the name and the breakdown of each requested run; add failures to ``left``.
+    """Yield (name, breakdown) of each requested run; append failures to ``left``.
 
-    The runs of a group are captured in turns, unless all of them exist.
+    The runs of a group are captured in turns (their processes alternate), unless all runs exist.
     """
     is_done = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, is_done, strict=True) if not is_kept]
@@ -202,7 +202,7 @@ def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
 
 
 def _fastest(looks: Mapping[str, Breakdown]) -> list[str]:
-    """Return the names of the fastest runs: at most ``MOST_IN_TURNS``, none ``FAR_BEHIND``."""
+    """Return the fastest runs, by name: at most ``MOST_IN_TURNS``, and none ``FAR_BEHIND``."""
     lengths = {name: b.timings.step_ns for name, b in looks.items() if b.timings is not None}
     least = min(lengths.values(), default=0.0)
     near = [name for name, length in lengths.items() if length <= FAR_BEHIND * least]

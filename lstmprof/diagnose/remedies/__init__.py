@@ -228,7 +228,8 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
     The fix must save at least half of ``whole_ns``, or an unknown time. A row of ``TABLE`` with
     ``first`` precedes a row with ``several_kinds``. If no row with ``first`` saves that much, a row
-    with ``first`` for the ``named`` finding is enough if it saves half of that finding's time.
+    with ``first`` also qualifies if it fixes the ``named`` finding and saves half of the time of
+    this finding.
     """
     wide = {row.name for row in TABLE if row.several_kinds}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
@@ -279,14 +280,14 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is no page of another framework, else the first source."""
+    """Return the first source that is not another framework's page, else the first source."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most ns per step that the fix can save: the time of all kinds that it affects."""
+    """Return an upper limit, in ns per step, of the saving: all time of the affected kinds."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

@@ -43,11 +43,12 @@ _UNLESS = "unless an input depends on an earlier output"
 _TREE_SHARE = 0.5
 #: Name of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
-#: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
-#: types of cells for which it is faster than a loop. On CPUs, TensorFlow has none: BlockLSTM took
-#: 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN
-#: save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 →
-#: 137 ms). So they are advised only if Python and dispatch take half of the step.
+#: (framework, device) → (implementation that runs a layer in one op, name of this op for users,
+#: types of cells for which the op is faster than a loop). On CPUs, TensorFlow has no faster op:
+#: BlockLSTM took 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only.
+#: nn.GRU and nn.RNN save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms;
+#: 512 units: GRU 142 → 137 ms). So nn.GRU and nn.RNN are advised only if Python and dispatch take
+#: half of the step.
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -170,7 +171,7 @@ def layer_in_one_op(f: Finding) -> Match | None:
         return None
     ours = profile.implementation is not None
     if ours and cell != "lstm" and profile.framework != "torch":
-        return None  # TensorFlow's rows are LSTMs
+        return None  # TensorFlow's implementations run only LSTMs
     is_faster = cell in cells or (place == ("torch", "cpu") and is_mostly_calls(profile))
     if not is_faster and (f.fast is None or f.fast.implementation != row):
         return None

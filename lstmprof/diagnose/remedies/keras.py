@@ -29,8 +29,9 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 from lstmprof.numbers import listed
 
-#: Ops inside a Keras cell that show an option which cuDNN does not support → the option it needs.
-#: The patterns match TensorFlow's op types and scopes, and functions of jax.nn in JAX's paths.
+#: Ops inside a Keras cell that show an option which cuDNN does not support → the option that cuDNN
+#: needs instead. The patterns match TensorFlow's op types and scopes, and functions of jax.nn in
+#: JAX's paths.
 _KERAS = (
     (
         r"(?:lstm|gru)_cell\w*/(?:hard_sigmoid|clip_by_value|Relu6|jit\((?:hard_sigmoid|relu6)\))",
@@ -95,7 +96,7 @@ def keras_without_cudnn(f: Finding) -> Match | None:
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """Return the options that Keras needs to use cuDNN and that this run's layers do not have.
+    """Return the options to set so that Keras uses cuDNN: those that this run's layers lack.
 
     Options are written as code, such as ``unroll=False``.
     """
@@ -138,7 +139,7 @@ def _in_one_op(profile: StepProfile) -> bool:
 
 
 def masks_in_the_loop(profile: StepProfile) -> float:
-    """Return how often per step a layer's loop selects state by a mask; 0 if unknown.
+    """Return how many times per step a loop of a layer selects its state by a mask; 0 if unknown.
 
     PyTorch's ops have no scope. So selections count only if the profile has Python frames of Keras,
     at least ``_TIME_STEPS`` selections, and no more tanh ops than selections.
@@ -164,7 +165,7 @@ def masks_seen_going_in(profile: StepProfile) -> bool:
 
 
 def is_masked(profile: StepProfile) -> bool:
-    """Return whether the ops of a recurrent layer, or its padded input, show a mask."""
+    """Return whether the ops of a recurrent layer, or its padded input, show that it has a mask."""
     return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
 
 

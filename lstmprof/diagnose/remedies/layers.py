@@ -314,7 +314,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the ``facts`` inside an op; [] if there are fewer than ``_WEIGHTS`` per call."""
+    """Return ``facts``: the copies inside an op; [] if the op makes under ``_WEIGHTS`` per call."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

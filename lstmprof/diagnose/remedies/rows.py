@@ -19,7 +19,7 @@ TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
 #: TensorFlow 1 has other functions than TensorFlow 2. A profile that lstmprof did not capture does
 #: not show the version, and counts as TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
-#: Least number of kernels, launches or calls per step that count as a series. Chosen by hand.
+#: Least number of kernels, launches or calls per step that count as many. Chosen by hand.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
 _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
@@ -118,7 +118,7 @@ def often(profile: StepProfile, number: float) -> str:
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """Return how often all ``facts`` together happen, as text."""
+    """Return the number of times that ``facts`` happen in all, as text (see ``often``)."""
     return often(profile, sum(fact.count for fact in facts))
 
 
@@ -133,17 +133,18 @@ def total(facts: Iterable[Fact]) -> int:
 
 
 def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
-    """Count the ops and ranges per step whose name matches ``pattern``."""
+    """Return the number per step of ops and ranges whose name matches ``pattern``."""
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
     times: int = sum(r["count"] for r in rows if pattern.search(r["name"]))
     return times / profile.steps
 
 
 def series_of_launches(finding: Finding) -> int | None:
-    """Return the ns per step of usual gaps before kernels, if slow launches explain the gaps.
+    """Return the ns per step of gaps before kernels, if slow launches explain the gaps, else None.
 
-    Return None if fewer than ``SERIES`` kernels run, the median gap is shorter than the median
-    kernel, or the usual gaps take less than half of all gaps (or of the waits for the host).
+    Unusually long gaps are left out. Launches do not explain the gaps if fewer than ``SERIES``
+    kernels run, if the median gap is shorter than the median kernel, or if the gaps of usual length
+    take less than half of all gaps (or of the waits for the host).
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:

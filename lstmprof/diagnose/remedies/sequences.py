@@ -54,7 +54,7 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # The user did not write the loops in Keras or in repeated calls of a layer.
+    # Keras wrote the loop, or another row matches the repeated calls of a layer.
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -201,8 +201,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
     sources=(_RNN,),
 )
 def no_lstm(finding: Finding) -> Match | None:
-    # nn.LSTM runs as one op and so saves calls: with 64 units, nn.GRU took 14.6 ms and nn.LSTM
-    # 9.7 ms. It is not faster than an nn.RNN with 256 units, which spends most of its time in
+    # nn.LSTM runs as one op and so saves calls: with 64 units, nn.GRU took 14.6 ms and nn.LSTM 9.7
+    # ms. nn.LSTM is not faster than an nn.RNN with 256 units, which spends most of its time in
     # matmuls (PyTorch 2.13 on a CPU).
     if not is_mostly_calls(finding.slow):
         return None

@@ -34,13 +34,13 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a compiled version that fits a call, and the run of it.
+#: Events of torch.compile: the search for a compiled version that fits a call, and the run of this
+#: version.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: If lstmprof knows what changed before a function was compiled again, it names this function,
-#: provided that compiling it takes at least this share of the longest compile time of a function.
-#: Chosen by hand.
+#: lstmprof prefers to name a function of which it knows why it was compiled again, if compiling it
+#: takes at least this share of the longest compile time of a function. Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
@@ -83,7 +83,8 @@ _ON_LOADING = {
     "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
     "initialization.html",
 }
-#: Names of the compilers that ROCm's libraries call, and of MIOpen's functions that call them.
+#: Names of the compilers that ROCm's libraries call, and of MIOpen's functions that call these
+#: compilers.
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
@@ -95,7 +96,8 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
     "these calls takes unusually long: the first launch of a kernel, a call of a CUDA or HIP "
     "function before the first kernel, or the first call of an op (only if the profile has no step "
     "markers). A call takes unusually long if it takes at least 1 ms, and at least ten times as "
-    "long as the median of the later calls of the same function (an op on a CPU: a hundred times)",
+    "long as the median of the later calls of the same function (a hundred times for an op on a "
+    "CPU, and for an op of PyTorch that only calls other ops)",
     kinds=(START,),
     first=True,
     sources=tuple(_ON_LOADING.values()),
@@ -117,7 +119,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return a clause with the time of a call that starts or loads, and the time of later calls."""
+    """Return a clause: the time of a call that starts or loads, and the time of later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
@@ -222,7 +224,7 @@ def _in_words(change: Recompiled) -> str:
 
 
 def _keep(f: Finding, change: Recompiled) -> str:
-    """Return the fix, as a clause: how to keep constant what changed."""
+    """Return the fix: a clause on how to keep constant what changed."""
     fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
     names = {
         name: cropped(getattr(change, name) or "") for name in ("function", "argument", "before")
@@ -264,7 +266,7 @@ def gave_up(f: Finding) -> Match | None:
 
 
 def _function(within: str | None) -> str | None:
-    """Return the function's name in ``within``, the name of a program or op that calls it."""
+    """Return the function's name in ``within``, the name of the program or op that runs it."""
     program = PROGRAM.fullmatch(within or "")
     return program["name"] if program else within
 
@@ -395,7 +397,7 @@ def jitted_whole(f: Finding) -> Match | None:
 
 
 def _compiled_alone(f: Finding) -> Match | None:
-    """Match if most compilation is for one of JAX's own functions, called outside jax.jit."""
+    """Match if most compile time goes to one of JAX's own functions, called outside jax.jit."""
     name = compiled_alone(f.slow)
     if name is None:
         return None
@@ -408,7 +410,7 @@ def _compiled_alone(f: Finding) -> Match | None:
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """Return as text in how many steps code was compiled: ``in 3 steps``.
+    """Return the number of steps that compiled code, as text: ``in 3 steps``.
 
     Without step markers, return how often the first function was compiled: ``5 times``.
     """
@@ -418,9 +420,9 @@ def compiled_when(profile: StepProfile) -> str:
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return the name of JAX's own function that takes the most time of repeated compilation.
+    """Return the function whose repeated compiling takes longest, by name, if it is JAX's own.
 
-    Return None if a user's function takes more, or if nothing is compiled repeatedly.
+    Return None if a user's function takes longer, or if nothing is compiled repeatedly.
     """
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
@@ -430,10 +432,10 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Return whether several steps compile, or a function is compiled ``_AGAIN`` times.
+    """Return whether several steps compile, or one function is compiled ``_AGAIN`` times.
 
-    The number of compilations of a function decides in two cases. Without step markers, the
-    profile has this number. If only one step was profiled, ``lstmprof run`` counted it.
+    The number of compilations of a function counts in two cases: without step markers, if the
+    profile shows this number; and with one profiled step, if ``lstmprof run`` counted them.
     """
     facts = profile.seen.compiled
     if profile.marked:
@@ -502,7 +504,7 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the ns per step of ``called`` programs or ops and of the Python before each call."""
+    """Return the ns per step of calling ``called`` (programs or ops), with Python before each."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 

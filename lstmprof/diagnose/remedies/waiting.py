@@ -38,8 +38,8 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: lstmprof names reads of values as the cause if the reads take at least this share of the step. It
-#: advises recording Python frames if waits take at least this share. Chosen by hand.
+#: If reads of values take at least this share of the step, they are named as the cause. If waits
+#: take at least this share, lstmprof advises to record Python frames. Chosen by hand.
 _MUCH = 0.2
 #: Names of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
@@ -261,7 +261,7 @@ def run_dry(f: Finding) -> Match | None:
     cause="GPU memory is allocated or freed in later steps, not only in the first step",
     fix="keep shapes constant, or let the framework reuse memory (a memory pool)",
     condition="A runtime call such as cudaMalloc or cudaFree runs after the first step (in the "
-    "second half of the profile if it has no step markers)",
+    "second half of the profile if it has no step markers, but not after the last work of the GPU)",
     kinds=(ALLOCATION,),
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
@@ -276,7 +276,7 @@ def allocations(f: Finding) -> Match | None:
     names = listed(sorted({h.name for h in calls})[:2])
     when = "after the first step" if f.slow.marked else "in the second half of the profile"
     number = sum(call.count for call in calls)
-    fix = ""
+    fix = "" if f.slow.framework else "allocate memory once, before the loop, and reuse it"
     if f.slow.framework == "torch":
         fix = "keep shapes constant, or set PYTORCH_ALLOC_CONF=expandable_segments:True"
         if any(_FREES.search(h.name) for h in calls):
@@ -319,7 +319,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return how long the diagnosed device waits for other ranks per step, in ns; 0 if unknown."""
+    """Return the ns per step in which the diagnosed device waits for other ranks; 0 if unknown."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 
@@ -328,7 +328,8 @@ def _waits_for_ranks(profile: StepProfile) -> int:
     cause="ranks wait in collectives for one late rank",
     fix="make the late rank faster, or give all ranks the same amount of work",
     condition="In most steps, the same rank is the last to arrive in the collectives of all ranks, "
-    "and the other ranks wait for this rank",
+    "and the other ranks wait for this rank. The saving is the part of the waits without which a "
+    "waiting rank would finish earlier: its next work is queued, or its host waits for the device",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -339,6 +340,7 @@ def late_rank(f: Finding) -> Match | None:
     if straggler is None:
         return None
     longest = straggler.longest
+    share = 1.0 if straggler.saved_share is None else straggler.saved_share
     if (
         straggler.state == FOUND
         and straggler.rank_device == profile.rank_device
@@ -350,7 +352,7 @@ def late_rank(f: Finding) -> Match | None:
         if straggler.meanwhile:
             does = f"; meanwhile {name} {straggler.meanwhile.words}"
         cause = f"{name} is late: {waits}{does}"
-        return Match("", round(longest.ns), cause=cause)
+        return Match("", round(share * longest.ns), cause=cause)
     if f.kind != COLLECTIVE or straggler.state != FOUND or not _waits_for_ranks(profile):
         return None
     waits_ns = round(straggler.waits_for_late_ns(profile.rank_device))
@@ -358,7 +360,7 @@ def late_rank(f: Finding) -> Match | None:
     does = f", which {straggler.meanwhile.words}" if straggler.meanwhile else ""
     cause = f"{lane_words(*profile.rank_device)} waits {in_ms(profile, waits_ns)} for {late}{does}"
     fix = f"diagnose why {late} is late (--rank), and give all ranks the same amount of work"
-    return Match("", waits_ns, fix, cause)
+    return Match("", round(share * waits_ns), fix, cause)
 
 
 @Remedy(

@@ -34,8 +34,8 @@ from lstmprof.workloads import Workload, checked
 #: Categories of work in recurrent layers. One run may do this work in ``rnn`` ops, another run in
 #: matmuls and elementwise kernels.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
-#: Most layers, and most input numbers per batch, for which a roofline is computed. The work is
-#: counted layer by layer, and sometimes a batch must be generated.
+#: Largest number of layers, and of input values per batch, for which a roofline is computed. The
+#: work is counted layer by layer, and sometimes a batch must be generated.
 _MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
 #: Runs that agree in these conditions have the same peak rates.
 _PEAK_CONDITIONS = ("device", "precision", "threads")
@@ -106,8 +106,8 @@ class Reach:
 class Roofline:
     """The least time of a step on its device, compared with the clean step (``clean_ns``).
 
-    ``bounds`` are the least times of all parts of the work. ``reaches`` are the least times of its
-    categories, compared with their busy times.
+    ``bounds`` are the least times of all parts of the work. ``reaches`` has one entry per category
+    of work: its least time and its busy time.
     """
 
     clean_ns: float
@@ -130,7 +130,7 @@ class Roofline:
 
     @property
     def memory_share(self) -> float | None:
-        """Return the share of the least time in parts limited by memory; None if the time is 0."""
+        """Return which share of ``step_ns`` is limited by memory; None if ``step_ns`` is 0."""
         memory_ns = sum(bound.ns for bound in self.bounds if bound.limit == "memory")
         return memory_ns / self.step_ns if self.step_ns else None
 
@@ -165,7 +165,7 @@ def roofline(
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
-    """Return one entry for each category that has busy time, longest first.
+    """Return one entry for each category that has busy time, the longest busy time first.
 
     All ``LAYER_CATEGORIES`` together are one entry if the step has ``rnn`` ops.
     """
@@ -195,7 +195,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the work of a captured run's step from run.json; None if it is unknown."""
+    """Return the work of a step, computed from the workload in run.json; None if it is unknown."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None

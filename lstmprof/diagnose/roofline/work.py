@@ -131,7 +131,7 @@ def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
     rows, tokens = w.batch * w.time_steps, 0
     if w.data:  # assume one distinct token, because the user's data file may be gone
         tokens = 1
-    elif w.variable_length or w.vocabulary:  # the data is drawn only if it matters
+    elif w.variable_length or w.vocabulary:  # generate data only if sizes depend on it
         batch: Any = workloads.batch(w, seed)
         lengths = batch.lengths if w.variable_length else np.full(w.batch, w.time_steps)
         rows = int(lengths.sum())
@@ -162,7 +162,7 @@ def _layer(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
 
 
 def _gemm(part: str, work: str, layer: int | None, sums: int, moved_bytes: int) -> Cost:
-    """Return the cost of a matmul with ``sums`` multiplications and as many additions."""
+    """Return the cost of a matmul that does ``sums`` multiplications and as many additions."""
     return Cost(part, work, "gemm", layer, 2 * sums, moved_bytes)
 
 
@@ -216,7 +216,7 @@ def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
 
 
 def _optimizer(w: Workload, s: _Sizes) -> Cost:
-    """Return the optimizer's work; only Adam changes embedding rows that are not in the batch."""
+    """Return the optimizer's work. Only Adam also changes embedding rows not in the batch."""
     operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0

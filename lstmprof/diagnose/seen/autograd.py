@@ -28,7 +28,7 @@ _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
 #: Hooks run after the ops that it calls.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
-#: Ops that no gradient calls; users write them in a forward pass.
+#: Ops that computing gradients never calls; users write these ops in a forward pass.
 _FORWARD = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|linear"
     r"|conv[123]d|dropout|layer_norm|batch_norm|embedding|scaled_dot_product_attention)$"
@@ -47,7 +47,7 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     parent, start_ns = lane.parent, lane.events.start_ns
     wrappers, names = lane.events_named(_NODE.match), lane.names
     codes = {text: code for code, text in enumerate(lane.texts)}
-    # For each name the code of the name without its wrapper.
+    # For each code of a name: the code of this name without its wrapper.
     unwrapped = np.array([codes.get(t.removeprefix(_WRAPPER), NONE) for t in lane.texts], np.int64)
     ops = lane.here & lane.events.is_kind("op") & (parent != NONE)
     children = np.flatnonzero(ops & wrappers[parent])
@@ -81,7 +81,7 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def growing(lane: Lane) -> tuple[int, int] | None:
-    """Return the number of backward nodes in the first and in the last step if the number grows.
+    """Return how many backward nodes the first and the last step run, if the number grows.
 
     Return None if the number does not grow by about as much in each step, if the steps have
     different numbers of forward ops, or if there are fewer than ``_GROWING_STEPS`` steps.
@@ -103,5 +103,5 @@ def growing(lane: Lane) -> tuple[int, int] | None:
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:
-    """Return the lane's time in backward passes of TorchScript graphs."""
+    """Return the backward passes of TorchScript graphs, with the time of the device or host."""
     return lane.spent_in(lane.events_named(_SCRIPTED.match))

@@ -22,10 +22,10 @@ from lstmprof.diagnose.seen.lane import Fact, Lane, median, upper_median
 from lstmprof.diagnose.seen.waits import UNUSUAL
 from lstmprof.events.annotate.calls import is_kernel_launch, is_launch
 from lstmprof.events.groups import Groups, inherited, own_time
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.events.threads import runtime_state, thread_ids
+from lstmprof.events.threads import VALUE_READS, runtime_state, thread_ids
 
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
@@ -69,14 +69,14 @@ def programs(lane: Lane) -> tuple[Fact, ...]:
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
-    """Return the operators and functions that Python calls in TensorFlow, with their total time."""
+    """Return TensorFlow's operators and functions that Python calls, with their total time."""
     calls = lane.events_named(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
     return lane.by_name(rows, lane.events.dur_ns)
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
-    """Return the host time of calls of JAX programs and of TensorFlow's eager ops and functions.
+    """Return calls of JAX programs and of eager TensorFlow, with the host time of calling.
 
     A call's time is the dispatch and Python inside the call, and in the gap since the previous
     call. A gap does not count if it is longer than ``UNUSUAL`` times the median gap.
@@ -116,11 +116,11 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    return named & (lane.events.dur_ns > 0)  # only events with time in the clean step
+    return named & (lane.events.dur_ns > 0)  # without events that take no time in the clean step
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """Return the rows of the events ``chosen`` that no event of ``around`` encloses (two masks)."""
+    """Return the rows of those events of the mask ``chosen`` that none of ``around`` encloses."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
@@ -135,7 +135,8 @@ _LOADS = re.compile(
     r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
-_UNLOADS = re.compile(r"Unload|Destroy|Finalize")
+#: Calls that never load or initialise: a prefetch takes long if it moves many pages.
+_NO_LOAD = re.compile(r"Unload|Destroy|Finalize|Prefetch")
 #: Calls that allocate memory. They take long if the block is large, whatever is launched next.
 _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
 #: A runtime call that takes at least this long (ns) also loads or initialises something. A launch
@@ -144,9 +145,11 @@ LONG_CALL_NS = 1_000_000
 #: A first call also loads or initialises something if it takes at least this many times as long as
 #: the median of the later calls.
 LONGER = 10
-#: ``LONGER`` for ops that compute on the CPU, whose time also depends on the size of their input.
-#: Chosen by hand.
-LONGER_ON_CPU = 100
+#: The limit instead of ``LONGER`` for ops on the CPU, whose time also depends on their input's
+#: size, and for ops that only call other ops. Chosen by hand.
+MUCH_LONGER = 100
+#: Ops of PyTorch besides ``VALUE_READS`` that may wait for the device or for other ranks.
+_MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
 
 
 def loads(name: str) -> bool:
@@ -162,7 +165,7 @@ def steps_before(lane: Lane) -> int:
 
 def loading(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that load code or initialise the runtime, by name, the longest first."""
-    spent_ns = lane.spent_ns - lane.idle_ns(LATENCY)
+    spent_ns = lane.spent_ns - np.where(delays(lane), 0, lane.idle_ns(LATENCY))
     facts = []
     for rows, usual_ns in (*_loading_calls(lane), *_first_ops(lane)):
         ns, name = round(int(spent_ns[rows].sum()) / lane.steps), str(lane.text(int(rows[0])))
@@ -184,8 +187,22 @@ def starting(lane: Lane) -> Flags:
     return np.asarray(calls | ops, np.bool_)
 
 
+def delays(lane: Lane) -> Flags:
+    """Return a mask of calls that begin while the device works for at least the launch's latency.
+
+    If such a call loads code, the latency after the call is a consequence of the loading: a short
+    call would have enqueued the work early enough to hide the latency.
+    """
+    events, late_ns = lane.events, lane.idle_ns(LATENCY)
+    rows = np.flatnonzero(late_ns)
+    work = Covered(events.start_ns[lane.activity], events.end_ns[lane.activity])
+    hides = np.zeros(len(events), dtype=np.bool_)
+    hides[rows] = work.within(events.start_ns[rows], events.end_ns[rows]) >= late_ns[rows]
+    return hides
+
+
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield for each call name (rows of calls that load or initialise, median ns of other calls).
+    """Yield (rows of calls that load or initialise, median ns of the other calls) per call name.
 
     A call loads or initialises if its name says so, or if it is a first call that takes much longer
     than later calls. The first launch of each kernel is a first call, because it loads the kernel.
@@ -206,17 +223,22 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield (rows of unusually long first calls, median ns of later calls) for each computing op.
+    """Yield (rows of unusually long first calls, median ns of later calls) per op.
 
     Yield nothing for a profile with step markers, because its steps were warmed up. In a profile
     without markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution`` takes 74 ms on the
-    host, and later calls take 3.3 ms.
+    host, and later calls take 3.3 ms. In another (RTX 4090), the first ``aten::_convolution``,
+    which only calls ``aten::cudnn_convolution``, takes 9.8 ms, and later calls take 2 µs. Ops that
+    only call other ops count in PyTorch.
     """
-    longer = LONGER_ON_CPU if lane.device is None else LONGER
     events = lane.events
     computes = events.column("category").is_valid().to_numpy()
     computes &= ~events.is_one_of("category", "other", "collective")
-    rows = np.flatnonzero(lane.rank & events.is_kind("op") & computes)
+    counts = computes
+    if framework(events) == "torch":
+        waits = events.where_name(lambda name: name in VALUE_READS or _MAY_WAIT.match(name))
+        counts = ~waits & ~events.is_one_of("category", "collective")
+    rows = np.flatnonzero(lane.rank & events.is_kind("op") & counts)
     if lane.marked or not len(rows):
         return
     rows, own_ns = rows[np.argsort(events.start_ns[rows], kind="stable")], own_time(events)
@@ -225,6 +247,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         others = np.setdiff1d(rows[members], first)
         if len(others) > len(first):
             usual_ns = upper_median(own_ns[others])
+            longer = LONGER if lane.device is not None and computes[first[0]] else MUCH_LONGER
             first = first[own_ns[first] >= max(LONG_CALL_NS, longer * usual_ns)]
             if len(first):
                 yield first, usual_ns
@@ -233,7 +256,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tuple[Ints, int | None]:
     name, dur = str(lane.text(int(rows[0]))), lane.events.dur_ns
     is_gpu_call = any(pattern.match(name) for pattern in RUNTIMES.values())
-    if _UNLOADS.search(name) or not (loads(name) or is_gpu_call) or runtime_state(name) == "sync":
+    if _NO_LOAD.search(name) or not (loads(name) or is_gpu_call) or runtime_state(name) == "sync":
         return rows[:0], None
     early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
     if not _ALLOCATES.search(name):
@@ -248,7 +271,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
         first = np.union1d(first, rows[early])
     others = np.setdiff1d(rows, first)
     if not len(others) and _ALLOCATES.search(name):
-        others = first[1:]  # further allocations before the first kernel are work of the same kind
+        others = first[1:]  # other allocations before the first kernel show the usual time
     middle = upper_median(dur[others]) if len(others) else None
     if loads(name):
         long = np.ones(len(first), dtype=np.bool_)

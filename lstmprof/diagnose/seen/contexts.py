@@ -64,7 +64,7 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The intervals of one lane; ``row`` is the event to which each interval is attributed.
+    """The intervals of a lane (device or host); ``row`` has the event that explains each.
 
     ``idle`` is a mask of the intervals in which the device idles. ``transfers`` is a mask of the
     intervals in which the device copies.
@@ -117,12 +117,12 @@ class Preparing:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when each preparation began or ended."""
+        """Return the times at which a preparation begins or ends, unsorted."""
         times = (self._in_line, self._next, self._launching)
         return np.concatenate([border for some in times for border in some.bounds])
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return a mask of the intervals that belong to the input.
+        """Return a mask of the intervals that count as preparing the input.
 
         On a host: intervals in which the thread of the step prepares the input; also intervals
         without a computing op in which TensorFlow's op ``NEXT_OP`` runs on any thread.
@@ -160,7 +160,7 @@ class Compiling:
         mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
-        self._of_thread: dict[int, Segments] = {}  # at each time, the compiler's latest event
+        self._of_thread: dict[int, Segments] = {}  # thread → latest event at each time
         for number in np.unique(self._thread[rows]).tolist():
             here = self._thread[rows] == number
             start_ns, end_ns = events.start_ns[rows[here]], ends_ns[here]
@@ -170,7 +170,7 @@ class Compiling:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when each compilation or capture began or ended."""
+        """Return the times at which a compilation or capture begins or ends, unsorted."""
         own = [(s.start_ns, s.end_ns) for s in self._of_thread.values()]
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
@@ -230,7 +230,7 @@ class Reading:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when each loop began or ended."""
+        """Return the times at which a loop begins or ends, unsorted."""
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:
@@ -282,7 +282,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the ``chosen`` event that contains the event, or its launch call.
+    """Return for each event the ``chosen`` event that contains it, or that contains its launch.
 
     A chosen event contains itself. The value is ``NONE`` if there is no such event.
     """
@@ -295,7 +295,7 @@ def enclosing(events: EventTable, chosen: Flags) -> Ints:
 
 
 def _at(values: Ints, row: Ints) -> Ints:
-    """Return ``values[row]``; return ``NONE`` for each row if there are no values."""
+    """Return ``values[row]``; if ``values`` is empty, return ``NONE`` for each row."""
     return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
 
 

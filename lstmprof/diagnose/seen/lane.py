@@ -22,7 +22,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name: their number and their time in ns, both per step.
+    """Events of one name: their number (``count``) and their time in ns, both per step.
 
     ``within`` is the name of the event around them, or None. ``median_ns`` is the median duration
     of the other events of this name, or None.
@@ -36,7 +36,7 @@ class Fact:
 
 
 def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
-    """Return a mask of the events of a rank that are in its steps, or of all if none is marked."""
+    """Return a mask of the events in a rank's steps; without step markers, of all its events."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.rows_of_rank(windows[0].rank)] = True
     steps = [window.step for window in windows if window.step is not None]
@@ -98,12 +98,12 @@ class Lane:
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
-        """Return for each event the idle time in this ``part`` of the breakdown, in ns."""
+        """Return for each event its idle ns that count as this ``part`` of the breakdown."""
         places = [i for i, label in enumerate(self.intervals.labels) if label == ("idle", part)]
         return self._sum_ns(np.isin(self.intervals.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return for each interval [start, end) the idle time in these ``parts``, in ns."""
+        """Return for each interval [start, end) its idle ns that count as one of ``parts``."""
         of = self.intervals
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
@@ -129,7 +129,7 @@ class Lane:
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Return a mask of events whose name ``fits``, of these ``kinds`` (default: ops)."""
+        """Return a mask of events of these ``kinds`` (default: op) with a name that ``fits``."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 
@@ -160,7 +160,7 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """Return the lane's time in the events ``roots`` and in work that they issued.
+        """Return the events ``roots``, with the lane's time in them and in work that they issued.
 
         Return one fact per name; a root inside another root does not count separately. ``backward``
         adds the time of the linked ops that compute the gradients.
@@ -185,7 +185,7 @@ class Lane:
         return None if row == NONE else self.texts[self.names[row]]
 
     def by_name(self, rows: Ints, spent_ns: Ints, within: Ints | None = None) -> tuple[Fact, ...]:
-        """Return one fact per name of ``rows`` and name of the event ``within``, longest first.
+        """Return one fact per pair (name of a row, name of the event ``within``), longest first.
 
         ``within`` has one element per row of ``rows``, ``spent_ns`` one per event of the table.
         """

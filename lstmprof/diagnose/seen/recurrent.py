@@ -64,7 +64,7 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells of the compiled call with most matmuls of the state.
+    """Return the cells in that call of compiled code which has most matmuls of the state h.
 
     Return None if no call has ``_LOOPED`` such matmuls.
 
@@ -119,7 +119,7 @@ def _cell_of(hidden: int, output: int) -> str | None:
 
 
 def packed(lane: Lane) -> tuple[Fact, ...]:
-    """Return the time of layers over packed sequences that run time step by time step.
+    """Return layers over packed sequences that run one time step at a time, with their time.
 
     The time includes the backward pass.
     """
@@ -144,7 +144,7 @@ def _step_by_step(lane: Lane) -> Flags:
 
 
 def one_by_one(lane: Lane) -> tuple[Fact, ...]:
-    """Return the layers that are called separately for each sequence, with their backward time."""
+    """Return layers that are called once per sequence, with forward and backward time."""
     codes, texts = lane.events.texts("shapes")
     rows = np.flatnonzero(lane.events_named(_LAYER.match) & (codes != NONE))
     shape_texts = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
@@ -225,7 +225,7 @@ _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 
 
 def indexed(lane: Lane) -> tuple[Fact, ...]:
-    """Return the time of indexing (``x[t]``): forward, backward, and the sums of the gradients."""
+    """Return the ops of indexing (``x[t]``) and of its gradients and their sums, with times."""
     events = lane.events
     roots = lane.events_named(_SELECTED.match)
     forward = events.rows_named("forward_id")[lane.inside(roots) != NONE]
@@ -234,9 +234,10 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return how often a step indexes tensors of one shape, counted by backward ops.
+    """Return how many times a step indexes tensors of one shape, counted by backward ops.
 
-    The result is the largest number of all steps and shapes; None if no shape was recorded.
+    If the numbers differ between steps or shapes, return the largest. Return None if no shape was
+    recorded.
     """
     events = lane.events
     codes = events.texts("shapes")[0]
@@ -252,7 +253,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of slices in the user's code; empty if fewer than 8 per step."""
+    """Return the backward passes of slices in the user's code; empty if under 8 run per step."""
     nodes = lane.events_named(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(
@@ -281,7 +282,8 @@ _PARALLEL_KERNELS = re.compile(
     r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
     r"|flashrnn|forward_scan|warpscan"
 )
-#: This many calls of one op in one call of a module are a loop over time steps. Chosen by hand.
+#: If a call of a module calls one op at least this often, the module loops over time steps. Chosen
+#: by hand.
 _LOOPED_OPS = 32
 
 
@@ -304,7 +306,7 @@ def looped_module(lane: Lane) -> tuple[str, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return path in the names of ops or kernels -> number of occurrences per step.
+    """Return scope path -> occurrences per step, for names of ops and kernels that are paths.
 
     Only paths with a loop or the name of a recurrent layer are returned.
     """
@@ -351,7 +353,7 @@ ONE_CELL = re.compile(
 
 
 def peepholes(lane: Lane) -> float:
-    """Count the elementwise products per step of a (batch, hidden) and a (hidden,) tensor."""
+    """Return the number per step of elementwise products of a matrix and a vector."""
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
@@ -359,9 +361,9 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Return the number of cells per step before which the thread read a value from a tensor.
+    """Return the number per step of cells before which the thread reads a value of a tensor.
 
-    Only values that are read between two cells count, so values that an optimizer reads do not.
+    A read counts only between two cells, so that the reads of an optimizer do not count.
     """
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)
@@ -380,7 +382,7 @@ def asked_between(lane: Lane) -> float:
 
 
 def _is_broadcast(shapes: str) -> bool:
-    """Return whether an op's inputs include a matrix, and a vector as long as the matrix's rows."""
+    """Return whether an op's inputs include a matrix and a vector with the length of its rows."""
     inputs = [shape for shape in recorded_inputs(shapes) if isinstance(shape, list)]
     try:
         matrices = {shape[-1] for shape in inputs if len(shape) == 2 and shape[0] != 1}

@@ -48,7 +48,7 @@ class Gaps:
 
 
 def gaps(lane: Lane) -> Gaps | None:
-    """Return the gaps before a device's kernels, without the first activity of each step.
+    """Return the gaps before a device's kernels; the first activity of a step has no gap.
 
     Return None for a host, and if there is no gap.
     """
@@ -74,7 +74,7 @@ def gaps(lane: Lane) -> Gaps | None:
 
 
 def blocking_launches(lane: Lane) -> float:
-    """Return the launches per step if nearly all return only after their kernel ended, else 0.
+    """Return the number of launches per step if nearly all wait until their kernel ends, else 0.
 
     A launch does not count as blocking if its kernel begins before the launch, because then the
     clocks of host and device differ.
@@ -90,7 +90,7 @@ def blocking_launches(lane: Lane) -> float:
 
 
 def blocking_calls(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls during which the lane waits.
+    """Return the blocking calls during which the lane waits, with the time of these waits.
 
     ``within`` is the op, range or Python function around the call.
     """
@@ -122,7 +122,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Return a mask of the synchronisation with which PyTorch's profiler stops, if any.
+    """Return a mask of the one synchronisation with which PyTorch's profiler stops, if any.
 
     It is the last runtime call of the rank. It begins after the end of every op and other call. It
     is not inside a function with which the user synchronises.
@@ -159,7 +159,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls during which launched work did not start on an idle device."""
+    """Return the blocking calls during which launched work waited although the device was idle."""
     of = lane.intervals.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
     idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
@@ -176,7 +176,7 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return for each ``launch`` the call just before it that enqueued a wait, or ``NONE``.
+    """Return for each of ``launch`` the call just before it, if this enqueued a wait, or ``NONE``.
 
     No other launch on the same thread is between this call and the launch. A wait for an event does
     not count if no call records an event before it: the work that it waits for was launched before
@@ -201,7 +201,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return for each activity the wait of its stream that ended while the activity was queued.
+    """Return for each activity in ``rows`` the stream wait that ended while this was queued.
 
     The value is ``NONE`` if there is no such wait.
     """
@@ -224,7 +224,8 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that allocate or free memory after the first step of their process.
 
-    Without step markers, calls count after half of the device activities have begun.
+    Without step markers, calls count after half of the device activities have begun, and before the
+    last one has ended: a program that frees its memory at its end does so once.
     """
     events = lane.events
     rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("alloc")))
@@ -234,19 +235,20 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
     else:
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
-        rows = rows[events.start_ns[rows] > middle]
+        last = events.end_ns[lane.activity].max(initial=0)
+        rows = rows[(events.start_ns[rows] > middle) & (events.start_ns[rows] < last)]
     return lane.by_name(rows, lane.spent_ns)
 
 
 def graph(lane: Lane) -> bool:
-    """Return whether CUDA graphs were launched, or activities name a graph node."""
+    """Return whether CUDA graphs ran: graph launches, or activities that name their graph node."""
     replayed = lane.events.column("graph_node_id").is_valid().to_numpy() & lane.activity
     launched = lane.calls() & lane.events.where_name(lambda name: "GraphLaunch" in name)
     return bool(replayed.any() or launched.any())
 
 
 def captured(lane: Lane) -> float:
-    """Return the kernel launches per step that ran nothing because a graph captured them."""
+    """Return the number of launches per step that ran no kernel, because a graph captured them."""
     events, thread = lane.events, thread_ids(lane.events)
     calls = launch_calls(events)
     launched = events.rows_named("launch_id")
@@ -262,7 +264,7 @@ def captured(lane: Lane) -> float:
 
 
 def captures(events: EventTable) -> tuple[Ints, Ints]:
-    """Return (rows of the calls that begin a capture, ends in ns), one per capture into a graph.
+    """Return arrays (rows of the calls that begin a graph capture, ends of the captures in ns).
 
     A capture ends when the next EndCapture call of the same thread returns, or else with the last
     event of the profile.

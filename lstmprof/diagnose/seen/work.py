@@ -54,7 +54,7 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies; ``within`` is the outermost op whose only work is the copy."""
+    """Return the copies; ``within`` is the outermost op that does nothing but its copy."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -65,7 +65,7 @@ def moved(lane: Lane) -> tuple[Fact, ...]:
 
 
 def filled(lane: Lane) -> tuple[Fact, ...]:
-    """Return the time of filling memory just after its allocation (``torch.zeros``)."""
+    """Return the ops that fill new memory (``torch.zeros``), with their time."""
     rows = np.flatnonzero(lane.events.is_one_of("name", "aten::fill_") & lane.here)
     within = lane.around(rows)
     allocates = lane.events.is_kind("op") & lane.events.where_name(_EMPTY_OP.match)
@@ -234,7 +234,7 @@ _PERSISTENT = "persistent"
 
 @dataclass(frozen=True)
 class Small:
-    """Kernels of one category with ``blocks`` blocks, fewer than ``multiprocessors``.
+    """Kernels of one category with ``blocks`` blocks, fewer than the GPU's ``multiprocessors``.
 
     ``ns`` is their time in the mean step.
     """
@@ -250,7 +250,7 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
 
     The result is empty if the numbers of blocks or of the device's multiprocessors are unknown.
 
-    A kernel counts for the time in which the lane is busy with it.
+    A kernel's time is the time in which the device counts as busy with this kernel.
     """
     multiprocessors = (facts.get(str(lane.device)) or DeviceFacts()).multiprocessors
     if not multiprocessors:
@@ -272,7 +272,7 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
 
 
 def _blocks(written: str) -> int:
-    """Return a kernel's number of thread blocks, at most the largest int64; 0 if unknown."""
+    """Return a kernel's number of thread blocks (limited to int64); 0 if unknown."""
     config = launch_config.read(written)
     blocks = math.prod(config.grid) if config and config.grid else 0
     return min(blocks, np.iinfo(np.int64).max)

@@ -51,6 +51,7 @@ from lstmprof.diagnose.step_profile.ranks import (
     Straggler,
     overlap_of,
     overlap_sentence,
+    saved_share,
     straggler_of,
     straggler_sentence,
 )
@@ -154,7 +155,7 @@ class StepProfile:
 
     @property
     def parts(self) -> dict[Part, int]:
-        """Return the time in ns of each (state, part) of the step."""
+        """Return (state, part) of the breakdown -> its time in the step in ns."""
         parts: Counter[Part] = Counter()
         for contributor in self.contributors:
             parts[contributor.state, contributor.part] += contributor.ns
@@ -177,13 +178,13 @@ class StepProfile:
 
     @property
     def cells(self) -> int | None:
-        """Return the cells per step (time steps × layers × directions), or None if unknown."""
+        """Return the number of cells per step: time steps × layers × directions, or None."""
         w = self.info.workload
         return (w.time_steps or 0) * (w.layers or 0) * (2 if w.bidirectional else 1) or None
 
     @property
     def shows_waits(self) -> bool:
-        """Return whether it is known for how long the script's own lines waited in the step."""
+        """Return whether the profile shows how long lines of the script waited in the step."""
         lines = self.info.script_lines
         return lines is not None and all(x.beside or x.waits_ns is not None for x in lines)
 
@@ -244,7 +245,13 @@ def step_profile_of(
     if straggler is not None and straggler.state == FOUND:
         late = straggler.rank_device
         own = intervals if clean is None and late == (lane.rank, lane.device) else None
-        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, late, own))
+        here, longest = (lane.rank, lane.device), straggler.longest
+        waiting = longest.rank_device if here == late and longest else here
+        straggler = replace(
+            straggler,
+            meanwhile=_meanwhile(breakdown, late, own),
+            saved_share=saved_share(breakdown, straggler, waiting),
+        )
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, intervals), len(windows))
     return StepProfile(
@@ -274,7 +281,7 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
-        lacks=tuple(  # lacks that hide where the time goes come first
+        lacks=tuple(  # first the lacks (missing data) that hide where time goes
             sorted(
                 (*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)),
                 key=lambda lack: not lack.blinds,
@@ -343,14 +350,14 @@ def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
 
 
 def _sync_calls(events: EventTable, steps: int) -> float | None:
-    """Return the blocking runtime calls per step; None if the profile has no runtime calls."""
+    """Return the number of blocking runtime calls per step; None if the profile has no calls."""
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
-    """Return a lack ``CLOCKS`` if many device activities begin before their launch, else ()."""
+    """Return the one ``Lack`` that clocks differ, if many activities begin before their launch."""
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
@@ -367,7 +374,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
-    """Return a sentence on which of several devices and hosts was diagnosed, and why."""
+    """Return one sentence: which of several devices and hosts was diagnosed, and why."""
     if len(lanes) == 1:
         return ()
     return (
@@ -379,7 +386,7 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
 def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
-    """Return sentences on the rank that others wait for, and on the cost of communication."""
+    """Return sentences on the rank that others wait for, and on communication in the step."""
     least_ns = LEAST_SHARE * statistics.mean(w.length_ns for w in windows)
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []

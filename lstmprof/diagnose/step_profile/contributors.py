@@ -22,7 +22,7 @@ from lstmprof.breakdown.attribution import LATENCY, TAIL, Intervals, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
 from lstmprof.breakdown.script_waits import SCRIPT_WAITS
-from lstmprof.diagnose.seen.calls import starting
+from lstmprof.diagnose.seen.calls import delays, starting
 from lstmprof.diagnose.seen.contexts import INPUT, Attributed, Compiling, Preparing, Reading
 from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.diagnose.seen.waits import stops_profiler
@@ -56,7 +56,7 @@ PROFILER = "profiler"
 
 @dataclass(frozen=True)
 class Contributor:
-    """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
+    """Some time of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
     ``state`` and ``part`` have the values of the table ``ledger``. ``name`` is the name of the op
     or activity, None for time between ops. ``purpose`` is the category of the work for which the op
@@ -171,7 +171,7 @@ def _cut_by_purpose(
     states = np.where(preparing.holds(pieces), INPUT, states)
     compiles, row = compiling.holds(pieces)
     lane = Lane(events, windows, device, intervals)
-    starts = _are(starting(lane), row) & (parts != LATENCY)
+    starts = _are(starting(lane), row) & ((parts != LATENCY) | _are(delays(lane), row))
     parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
     reads = reading.holds(pieces)
     waits = parts == SCRIPT_WAITS
@@ -181,13 +181,13 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return for each interval whether the mask ``rows`` contains its event (``row``)."""
+    """Return for each interval whether its event (``row``) is in the mask ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
 def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return for each short interval of Python on a host the op that Python calls right after it.
+    """Return for each short interval of Python on a host the op that begins at its end.
 
     The value is ``NONE`` for all other intervals.
     """
@@ -200,14 +200,17 @@ def _called(events: EventTable, intervals: Intervals, device: int | None) -> Int
 
 
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    """Return (states, parts) of the time intervals; parts have no ``TAIL`` prefix."""
+    """Return two columns: each interval's state (busy or idle), and its part of the breakdown.
+
+    The prefix ``TAIL``, which marks waits at the end of a step, is removed from parts.
+    """
     states = np.array([state for state, _ in intervals.labels], dtype=object)
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
     return states[intervals.label].astype(str), parts[intervals.label].astype(str)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return two arrays with one entry per event: purpose (code of a category), and ``tiny``."""
+    """Return for each event (code of the category that it serves, whether it is ``tiny``)."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -229,7 +232,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
-    """Return two masks of intervals: ops that compute on the CPU, and calls that enqueue work.
+    """Return two masks of intervals: those of ops on the CPU, and of calls that enqueue work.
 
     An op of a computing category computes on the CPU if the op is long and has neither runtime
     calls nor device work inside. The first mask is empty if the lane is a host.
@@ -258,16 +261,16 @@ def _calls(groups: Groups, row: Ints) -> Ints:
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
-#: Parts of idle time in which the host thread is in no runtime call.
+#: Parts of the breakdown: idle time in which the host thread is in no runtime call.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
 def lost_overhead_ns(
     events: EventTable, windows: Sequence[Window], rank: int | None, intervals: Intervals
 ) -> int:
-    """Return the idle time (ns per step) that may be due to profiler overhead of unknown threads.
+    """Return the idle ns per step that may be profiler overhead, recorded without a thread.
 
-    Kineto records CUPTI's overhead without a thread, so this time may be counted as an op's time.
+    Kineto records CUPTI's overhead without a thread, so lstmprof may count it as time of an op.
     """
     rows = events.rows_of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)

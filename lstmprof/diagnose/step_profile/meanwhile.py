@@ -27,7 +27,7 @@ _LEAST_NAMED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What took most of the time in which the other ranks waited: ``ns`` of ``whole_ns``.
+    """What a late rank did for ``ns`` of the ``whole_ns`` in which the other ranks waited.
 
     ``name`` is an op, kernel, call, range or frame; it is None if no single one took most of the
     time. ``within`` is the innermost range around it, or None. If both are None, ``host`` is True
@@ -70,7 +70,7 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
 
 
 def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Meanwhile | None:
-    """Return what the device or host of ``intervals`` did during ``waits``.
+    """Return what took most of the time ``waits`` on the device or host of ``intervals``.
 
     Return None if no single activity took most of this time.
     """

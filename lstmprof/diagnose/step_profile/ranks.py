@@ -28,6 +28,7 @@ from lstmprof.breakdown.tables.collectives import (
     in_common,
     rank_records,
 )
+from lstmprof.diagnose.step_profile.earlier import earlier_ns
 from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -45,9 +46,8 @@ LATE = 0.5
 #: The late rank changes from step to step if at least this share of the steps has a late rank, and
 #: the late rank is not always the same.
 CHANGING_SHARE = 0.75
-#: With fewer collectives than this, lstmprof cannot check that a collective ends at the same time
-#: on all ranks, because lstmprof also aligns the ranks' clocks by the ends of the collectives (by
-#: the median difference).
+#: With fewer collectives than this, lstmprof cannot check that each ends at the same time on all
+#: ranks, because it aligns the clocks of the ranks by the median difference of these ends.
 LEAST_COLLECTIVES = 3
 
 _Rows = list[dict[str, Any]]
@@ -55,7 +55,7 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Waiter:
-    """A device, how long it waits for others per step, and in how many collectives it is last."""
+    """A device: how long it waits per step, and in how many collectives it arrives last."""
 
     rank: int | None
     device: int | None
@@ -70,7 +70,7 @@ class Waiter:
 
 @dataclass(frozen=True)
 class WaitsFor:
-    """The time per step, in ns, in which one device waits for another device that arrives last."""
+    """The ns per step in which one device waits for another device, which arrives last."""
 
     rank: int | None
     device: int | None
@@ -86,9 +86,10 @@ class WaitsFor:
 
 @dataclass(frozen=True)
 class Excess:
-    """The part of the breakdown in which the late rank exceeds the other ranks by most.
+    """The part of the breakdown in which the late rank spends the most extra time.
 
-    ``ns`` is the excess: the time per step on the late rank minus the median of the other ranks.
+    ``ns`` is the extra time: the time per step on the late rank minus the median of the other
+    ranks.
     """
 
     state: str
@@ -97,7 +98,7 @@ class Excess:
 
     @property
     def words(self) -> str:
-        """Return a clause such as ``spends 1.2 ms more per step in dispatch``."""
+        """Return a clause: ``spends 1.2 ms more per step in dispatch than the median rank``."""
         part = PART_WORDS.get(self.part, self.part)
         return f"spends {milliseconds(self.ns)} ms more per step in {part} than the median rank"
 
@@ -120,6 +121,8 @@ class Straggler:
     True if a rank is late in most steps, but not always the same rank. ``meanwhile`` is what the
     late rank did while the others waited, or None if unknown. ``excess`` is the part of the
     breakdown that takes longer on the late rank than on the others, or None if there is none.
+    ``saved_share`` is the share of the waits for the late rank that shortens the step of a waiting
+    rank, or None if unknown; without waits, the rest would be another idle time.
     """
 
     state: str
@@ -138,6 +141,7 @@ class Straggler:
     moves: bool = False
     meanwhile: Meanwhile | None = None
     excess: Excess | None = None
+    saved_share: float | None = None
 
     @property
     def rank_device(self) -> RankDevice:
@@ -151,12 +155,12 @@ class Straggler:
         return max(waits, key=lambda wait: wait.ns, default=None)
 
     def waits_for_late_ns(self, rank_device: RankDevice) -> float:
-        """Return how long ``rank_device`` waits for the late rank per step, in ns; 0 if unknown."""
+        """Return the ns per step in which ``rank_device`` waits for the late rank; 0 if unknown."""
         waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.rank_device)
         return sum(w.ns for w in waits if w.rank_device == rank_device)
 
     def waits_ns(self, rank_device: RankDevice) -> int:
-        """Return how long ``rank_device`` waits for other ranks per step, in ns; 0 if unknown."""
+        """Return the ns per step in which ``rank_device`` waits for other ranks; 0 if unknown."""
         return round(sum(w.waits_ns for w in self.waiters if w.rank_device == rank_device))
 
 
@@ -208,10 +212,30 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
     return replace(straggler, certainty=LIKELY) if unsure else straggler
 
 
-def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
-    """Return the part of the step in which ``late`` exceeds the other ranks by most.
+def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
+    """Return by which share of its waits for the late rank ``waiting`` would finish earlier.
 
-    Return None if it exceeds them by less than ``matters_ns`` per step.
+    Only the step with the longest waits counts. Return None if the share is unknown.
+    """
+    rank, device = waiting
+    waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
+    for row in in_common(breakdown.table("collectives").to_pylist()):
+        late = (row["last_rank"], row["last_device"]) == straggler.rank_device
+        if late and _rank_device(row) == waiting:
+            waits_ns[row["step"]][row["start_ns"]] = row["waits_ns"]
+    step = max(waits_ns, key=lambda step: sum(waits_ns[step].values()), default=None)
+    window = next((w for w in breakdown.windows if w.rank == rank and w.step == step), None)
+    longest_ns = sum(waits_ns[step].values())
+    if window is None or not longest_ns:
+        return None
+    saved_ns = earlier_ns(breakdown.events_of_rank(rank), window, device, waits_ns[step])
+    return None if saved_ns is None else min(saved_ns / longest_ns, 1.0)
+
+
+def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
+    """Return the part of the step in which ``late`` spends the most extra time.
+
+    The other ranks are the comparison. Return None if the extra time is below ``matters_ns``.
     """
     steps = Counter(window.rank for window in breakdown.windows)
     parts: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -268,7 +292,7 @@ def _unequal_numbers(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankD
 
 
 def _with_late_rank(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Return ``facts`` with the waits of all ranks, and with the late rank or why none is late.
+    """Return ``facts``, completed: the waits of all ranks, and the late rank or why none is late.
 
     ``rows`` are the rows of the collectives that all ranks have in common. Waits below
     ``matters_ns`` per step are ignored.
@@ -322,7 +346,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return for each step the rank and device that all others wait for, or None."""
+    """Return for each step the (rank, device) that all others wait for; None if none is late."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]

@@ -3,13 +3,14 @@
 - A kernel is a device activity that is neither copy nor memset. If the only known name of kernels
   is the name of their op (TensorFlow 1), they count as one kernel per op call.
 - A matmul, convolution or attention is one op that computes it, whatever number of kernels the op
-  runs. A backward op of a convolution counts as two if its kernels are named dgrad and wgrad.
-  Without an op, the kernel counts, but not helper kernels that a library launches around it.
+  runs. A backward op of a convolution counts as two if its kernels are named dgrad and wgrad. If no
+  such op was recorded, each kernel counts as one, except helper kernels that a library launches
+  with it.
 - An op that calls another op with the same noun does not count (``aten::relu_`` calls
   ``aten::clamp_min_``).
-- A launch is a call that enqueued a kernel or a graph on this device, or a call with the name of
-  such calls.
-- A gap is the time in which the device ran nothing before an activity starts or the step ends.
+- A launch is a call that enqueued a kernel or a graph on this device. A call that is not linked to
+  its work counts if its name is the name of such a call.
+- A gap is an interval in which the device runs nothing, until an activity starts or the step ends.
 - A median is the lower of the two middle values, so it is the duration of one event, or of the
   events of one call.
 """
@@ -87,7 +88,7 @@ class Spread:
 def tally(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> dict[str, Spread]:
-    """Return number and durations by noun, counted over ``windows`` (steps).
+    """Return noun -> number and durations of its events in the steps ``windows``.
 
     The nouns are kernel, gap, launch, op and the nouns of ``WORK``. Nouns that cannot be counted
     are left out: kernels on a host, and launches if the profile has no runtime calls.
@@ -116,7 +117,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Return a mask of the ``rows`` (ops) that contain another op with the same noun."""
+    """Return a mask: which of ``rows`` (ops) contain another op with the same noun."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -155,7 +156,7 @@ def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
 
 
 def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
-    """Return for each of ``rows`` a number that is equal for kernels of one matmul.
+    """Return a number for each of ``rows``; kernels of one matmul have the same number.
 
     The number combines the innermost op that computes the matmul, convolution or attention with the
     pass (dgrad, wgrad or none). It is ``NONE`` for other work, and for kernels without such an op.
@@ -177,7 +178,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Return for each activity a number that is equal for activities of one op call.
+    """Return a number for each of ``rows`` (activities); those of one op call have the same number.
 
     Only activities that are named after their op have such a number; other activities have
     ``NONE``. Each host op of the name begins another call; without a host op, all activities of the
@@ -223,7 +224,7 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
-    """Return the noun in ``WORK`` of an op or activity of this category and name, or None.
+    """Return the noun in ``WORK`` for an op or activity, by its category and name, or None.
 
     A copy counts as a copy even if its category is the optimizer.
     """
@@ -240,12 +241,12 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
 
 
 def is_kernel_call(name: str) -> bool:
-    """Return whether a call that launched a kernel is a launch, not a copy or memset."""
+    """Return whether a call that enqueued work launches a kernel: it is no copy or memset."""
     return _COPY_CALL.search(name) is None
 
 
 def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
-    """Return the rows of calls that launched kernels or graphs on ``device``, or on none."""
+    """Return the rows of calls that launched kernels or graphs on ``device`` (None: unknown)."""
     calls = launch_calls(events)
     calls = calls[inside[calls]]
     activity = inside & events.is_kind(*ACTIVITY_KINDS)
@@ -259,7 +260,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """Return the gaps (ns) before activities that start in a step, and before the step's end."""
+    """Return the gaps in ns before activities that start in a step, and before a step's end."""
     rows = events.rows_of_rank(rank)
     is_here = events.ints("device", UNKNOWN) == device
     rows = rows[(is_here & events.is_kind(*ACTIVITY_KINDS))[rows]]
@@ -272,6 +273,6 @@ def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: i
         reached = max(window.start_ns, int(end[:first].max(initial=window.start_ns)))
         idle_from = np.maximum.accumulate(np.append(reached, end[first:last]))
         gap = np.maximum(np.append(start[first:last], window.end_ns) - idle_from, 0)
-        inner = np.arange(len(gap)) % (last - first or 1) > 0  # a border with or without a gap
+        inner = np.arange(len(gap)) % (last - first or 1) > 0  # gaps inside the step
         gaps.append(gap[inner | (gap > 0)])
     return np.concatenate(gaps)

@@ -61,8 +61,8 @@ _IN_WORDS = {
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: If a device waits for its host in several ways, all these waits together are the bottleneck if
-#: the waits other than the named wait take at least this share of the named wait's time. Chosen by
+#: A device may wait for its host in several ways. If the other waits together take at least this
+#: share of the time of the wait that is named, all waits together are the bottleneck. Chosen by
 #: hand.
 _OTHER_WAITS = 0.1
 #: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each of these waits that takes
@@ -140,9 +140,9 @@ class Verdict:
 
     @property
     def baseline_ms(self) -> str:
-        """Return the baseline's step as text, such as ``22.3 ms per step``.
+        """Return the baseline's step time as text, such as ``22.3 ms per step``.
 
-        For a single run, the text is a dash instead of a number.
+        For a single run, a dash replaces the number.
         """
         return f"{milliseconds(self.baseline_ns)} ms {self.baseline_per}"
 
@@ -159,7 +159,7 @@ class Verdict:
 
     @property
     def rough(self) -> bool:
-        """Return whether the steps may be equally long and their parts' times are unknown."""
+        """Return whether the ratio is so uncertain that the times of parts count as unknown."""
         if self.ratio is None or self.ratio.sure:
             return False
         return self.ratio.high is None or self.ratio.high >= _ROUGH * self.ratio.low
@@ -229,7 +229,7 @@ class Verdict:
 
     @property
     def _as_long(self) -> str:
-        """Return ``, as much as matmul`` if another kind is as long as the bottleneck, else ""."""
+        """Return ``, as much as matmul`` if another kind takes as long as the bottleneck, or ""."""
         least_ns = (1 - _ALIKE) * self.bottleneck_ns
         waits = self.bottleneck == WAITS_FOR_HOST
         others = [
@@ -242,7 +242,7 @@ class Verdict:
 
     @property
     def _largest_saved(self) -> str:
-        """Return a clause: no other part could be shortened more than the bottleneck.
+        """Return the clause that no other part of the step could be shortened more.
 
         Return an empty text if a fix saves more than the bottleneck's time. A fix that only lowers
         the precision to TF32 does not count; the clause then says "in float32".
@@ -255,7 +255,7 @@ class Verdict:
 
     @property
     def _is_largest(self) -> bool:
-        """Return True if no kind of time is longer; initialisation always counts as largest."""
+        """Return whether no kind of time is longer; initialisation always counts as longest."""
         longest = max((d.slow_ns for d in self.where), default=0)
         return self.bottleneck_ns >= longest or self.kind == causes.START
 
@@ -387,7 +387,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 def _then(
     findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
 ) -> str:
-    """Return a clause with the long waits that are not in ``named``, with their times, else ""."""
+    """Return a clause with those long waits that ``named`` lacks, and their times; "" if none."""
     of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -437,7 +437,8 @@ EXPLAINED_SHARE = 0.5
 _HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
 _SLEEPS = re.compile(r"time\.sleep")
-#: Rows of (name of a call, what the call does, for users). The first matching row decides.
+#: Rows of (pattern for the name of a call, words for what the call does). The first row that
+#: matches decides.
 _ACTIVITIES = (
     (_SLEEPS, "sleeps"),
     (re.compile(r"gc\.collect"), "runs the garbage collector"),
@@ -456,7 +457,7 @@ def line_of(finding: Finding) -> str:
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
-            ns = line.ns or ns  # on a busy machine, all lines take longer, except sleeps
+            ns = line.ns or ns  # on a busy machine, all lines but sleeps take longer
         if finding.kind == causes.WAITING:
             ns = line.waits_ns or 0
         if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
@@ -474,7 +475,7 @@ def _fits(line: ScriptLine, kind: str) -> bool:
 
 
 def _activity(line: ScriptLine) -> str:
-    """Return the line's file and number and what the line does: ``train.py:31 sleeps (…)``."""
+    """Return where a line is, and what it does: ``train.py:31 sleeps (…)``."""
     if line.file is None:
         return "Python's garbage collector runs"
     place = f"{line.file}:{line.line}"

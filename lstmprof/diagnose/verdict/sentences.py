@@ -38,7 +38,7 @@ def _saved(finding: Finding) -> str:
 
 
 def roofline_sentence(limit: Roofline) -> str:
-    """Return a sentence with the least time of the step, its share of the step, and matmul rate."""
+    """Return a sentence: the least time of the step, which share that is, and the matmul rate."""
     share = (
         f"; the run reaches {percent(limit.share)} of this roofline"
         if limit.share is not None
@@ -56,7 +56,7 @@ def roofline_sentence(limit: Roofline) -> str:
 
 
 def _quicker(limit: Roofline) -> str:
-    """Return why some work is faster than its least time, as a sentence; empty if none is."""
+    """Return a sentence: which work is faster than its least time, and why; "" if none is."""
     quicker = [
         listed(PART_WORDS.get(c, c) for c in r.categories)
         for r in limit.reaches
@@ -84,7 +84,7 @@ def _forecast_error(error: Error | None) -> str:
 def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return a sentence: the predicted step, the saving, and the largest part after the change.
+    """Return a sentence: the predicted step, the saving, and the largest part of this new step.
 
     The sentence ends with the known error of such forecasts (``error``) and with doubts.
     """

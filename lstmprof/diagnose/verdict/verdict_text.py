@@ -43,10 +43,12 @@ CERTAINTY_WORDS: dict[Level, str] = {
 #: Times in ms have one decimal if the step or difference takes at least this long (in ns), else
 #: three decimals.
 _LONG_NS = 1_000_000
-#: What follows a clause; a long text may be cut there.
+#: The characters after a clause; a long text may be cut before them.
 _CLAUSE_END = re.compile(r"[;:,] | and ")
-#: A space within an item of a list, a space between a number and its unit, and the character that
-#: replaces both spaces while lines are broken.
+#: A bracket with the character before it, and the ellipsis of a shortened name.
+_BRACKET = re.compile(r"[^()…]?\(|\)|…")
+#: Patterns for a space within an item of a list and for a space between a number and its unit; and
+#: the character that replaces both spaces while lines are broken.
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
@@ -55,7 +57,7 @@ _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
 class Diagnosed(Protocol):
-    """The part of a ``Diagnosis`` from which the text of a verdict is made."""
+    """The fields of a ``Diagnosis`` from which the text of a verdict is made."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -77,7 +79,7 @@ _Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
 
 
 class Explained(Protocol):
-    """The part of a diagnosis's finding from which the text of a verdict is made."""
+    """The fields of an explained finding from which the text of a verdict is made."""
 
     @property
     def finding(self) -> Finding: ...
@@ -107,7 +109,7 @@ class Line:
         return f"  {self.label:{INDENT - 3}} "
 
     def shortened(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return the text and its end with long kernel ``names`` shortened."""
+        """Return (``text``, ``end``) in which long kernel ``names`` are shortened."""
         return with_short_names(self.text, names), with_short_names(self.end, names)
 
 
@@ -169,10 +171,25 @@ def _broken(head: str, text: str, end: str, most: int | None, width: int) -> lis
 def clause_ends(text: str) -> list[int]:
     """Return where ``text`` can be cut after a whole clause, the last place first.
 
-    A clause ends before ``; ``, ``: ``, ``, and `` and the like, outside brackets.
+    A clause ends before ``; ``, ``: ``, ``, and `` and the like, outside brackets. A bracket within
+    a shortened name, such as ``gemm(float*, …``, ends at the ellipsis.
     """
     ends = [match.start() for match in _CLAUSE_END.finditer(text)]
-    return [end for end in reversed(ends) if text.count("(", 0, end) == text.count(")", 0, end)]
+    return [end for end in reversed(ends) if not _open_brackets(text[:end])]
+
+
+def _open_brackets(text: str) -> list[str]:
+    """Return the brackets that are open at the end of ``text``, each with the character before."""
+    opened: list[str] = []
+    for match in _BRACKET.finditer(text):
+        if match[0].endswith("("):
+            opened.append(match[0])
+        elif match[0] == ")":
+            del opened[-1:]
+        else:
+            while opened and opened[-1] not in (" (", "("):
+                opened.pop()
+    return opened
 
 
 def page(diagnosis: Diagnosed) -> str:
@@ -216,7 +233,7 @@ def first_line(diagnosis: Diagnosed) -> str:
 
 
 def lane_of(profile: StepProfile) -> str:
-    """Return which device was diagnosed, such as ``device 0 of rank 3 only (1 of 8 devices)``.
+    """Return the diagnosed device as text: ``device 0 of rank 3 only (1 of 8 devices)``.
 
     The text is empty if the run has one device.
     """
@@ -295,14 +312,14 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
 
 
 def where_heading(verdict: Verdict) -> str:
-    """Return what the numbers of ``largest_kinds`` are, with their unit."""
+    """Return what the numbers of ``largest_kinds`` mean, with their unit."""
     if verdict.baseline is not None:
         return "difference from the baseline in ms"
     return f"ms {verdict.per}"
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
-    """Return triples (kind, words, ms or difference as text), largest first, then ``other``."""
+    """Return triples (kind, its words, ms or difference as text), largest first, ``other`` last."""
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
     large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_MOST_KINDS]
@@ -345,7 +362,7 @@ def best_fix(verdict: Verdict) -> Advice | None:
 
 
 def gained(before: Verdict, after: Verdict) -> str:
-    """Return the forecast gain of the first fix of ``before``, and the real gain if it is clear."""
+    """Return text: the forecast gain of the first fix of ``before``, and the measured gain."""
     fix = next(iter(before.fixes), None)
     forecast = fix.gain.partition(", measured with")[0] if fix is not None else ""
     less_ns = before.step.ns - after.step.ns

@@ -1,4 +1,4 @@
-"""What-ifs that a user requests: replay the slow step with a change, or predict another form."""
+"""What-ifs that a user requests: replay the slow step with a change, or with layers rewritten."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lstmprof.errors import UsageError
 
 #: The name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"
-#: Name of a change → its words in sentences, if they differ.
+#: Name of a change → its words in sentences, if they differ from the name.
 _IN_WORDS = {GEMM_AT_ROOFLINE: "matmuls at their roofline time"}
 #: Form in ``names.FORMS`` → its name for users.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
@@ -114,7 +114,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change (for a replay) that gives the layers of ``profile`` another ``form``."""
+    """Return the change for a replay in which the layers of ``profile`` have this ``form``."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)

@@ -55,7 +55,7 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Return the direction of a copy, one of DIRECTIONS or None; arrays are device memory."""
+    """Return the direction of a copy, one of DIRECTIONS or None; CUDA arrays are device memory."""
     match = _LETTERS.search(name) or _WORDS.search(name)
     if match is None:
         return None
@@ -80,10 +80,10 @@ class Coverage:
     """Counts of how many activities of a profile are linked to their launches and ops.
 
     ``launched`` counts activities with a launch in the profile, and ``issued`` activities that are
-    linked to the op that caused them or contain the name of this op. ``unanswered`` counts
-    ``kernel_launches`` (launches of kernels or graphs) without an activity. An activity without a
-    launch is normal if the profile has no host events, was trimmed or lost events. A launch without
-    an activity is normal if the profiler did not record the kernel.
+    linked to the op that caused them or contain the name of this op. ``kernel_launches`` counts
+    launches of kernels or graphs, and ``unanswered`` such launches without an activity. An activity
+    without a launch is normal if the profile has no host events, was trimmed or lost events. A
+    launch without an activity is normal if the profiler did not record the kernel.
     """
 
     activities: int
@@ -94,7 +94,7 @@ class Coverage:
 
 
 class ActivityCounts:
-    """For each event of a table of ``rows`` rows: whether it launched 0, 1 or more activities."""
+    """Whether each event of a table of ``rows`` rows launched no, one or several activities."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
@@ -108,7 +108,7 @@ class ActivityCounts:
         return activity_counts
 
     def add(self, launches: Ints) -> None:
-        """Count more activities by the rows of their launches, or ``NONE``."""
+        """Count more activities; ``launches`` has their launches' rows, and ``NONE`` is skipped."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0
@@ -116,11 +116,11 @@ class ActivityCounts:
         self._count[launches[several]] = 2
 
     def any(self, rows: Ints) -> Flags:
-        """Return for each of ``rows`` whether it launched at least one activity."""
+        """Return whether each of ``rows`` launched at least one activity."""
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return for each of ``rows`` whether it launched several activities (``NONE``: False)."""
+        """Return whether each of ``rows`` launched several activities; False for ``NONE``."""
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 
 

@@ -189,7 +189,10 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return the rule in ``candidates`` of each kernel's op, or of the nearest op around it."""
+    """Return the rule of each kernel's op or, if it has none, of the nearest op around with one.
+
+    ``candidates`` has the rule of each op, ``rows`` the kernels.
+    """
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 

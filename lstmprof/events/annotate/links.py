@@ -98,7 +98,7 @@ def launches(events: EventTable) -> Ints:
 
 
 def captured_by(events: EventTable) -> Ints:
-    """Return for each activity of a CUDA graph the row of the call that the graph captured.
+    """Return for each activity of a CUDA graph the row of the call that was captured as its node.
 
     It is ``NONE`` if the profile does not record the capture.
     """
@@ -106,7 +106,7 @@ def captured_by(events: EventTable) -> Ints:
 
 
 def _calls_with(events: EventTable, number: Ints) -> Ints:
-    """Return for each activity the earliest runtime call of its rank with the same ``number``.
+    """Return for each activity the row of its rank's earliest runtime call with equal ``number``.
 
     If the profile names the process of an activity, the call must belong to that process, because
     these numbers are unique only within a process.
@@ -126,7 +126,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of ``among`` equal in all ``columns``, or ``NONE``."""
+    """Return for each of ``rows`` the first of ``among`` with equal ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     all_rows = np.concatenate([among, rows])
@@ -173,10 +173,10 @@ def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     """Return the phase of each event as an index into ``PHASES``, or ``NONE``.
 
     The first of these that is known decides: the name scope of the event itself (graph nodes of
-    TensorFlow, XLA ops); the nearest enclosing node with a scope, range named like a phase, or op
-    whose name shows the phase (autograd, MXNet, loops); for an activity, the phase of its launch;
-    for other host events, the phase range that was open on any thread of the rank when the event
-    started.
+    TensorFlow, XLA ops); the nearest enclosing event that shows a phase (a node with a scope, a
+    range named like a phase, an op of autograd, of MXNet or of a loop); for an activity, the phase
+    of its launch; for other host events, the phase range that was open on any thread of the rank
+    when the event started.
     """
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))

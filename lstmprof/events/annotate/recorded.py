@@ -3,7 +3,8 @@
 Reads events with all derived columns. The counts are made once, when a run is written, so that
 later commands need not read millions of events. Events are counted in one table, or in its parts in
 order of time. A launch and its activity may be in different parts, so ``ActivityCounts`` finds the
-launches that have an activity first; calls that still run are remembered for the next part.
+launches with an activity before the count starts. Calls that still run are remembered for the next
+part.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Columns:
 
 
 class _Numbers:
-    """Numbers tuples of keys from 0 in order of first occurrence, across all parts of a table."""
+    """Gives each distinct tuple of keys one number, from 0 on, for all parts of a table."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -146,7 +147,10 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return a number for each of ``rows``, equal for equal rank and ``columns``."""
+        """Return one number per event, equal for equal rank and ``columns``.
+
+        Events that are not in ``rows`` have ``NONE``.
+        """
         numbered = np.full(len(events), NONE, dtype=np.int64)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
         numbered[rows] = numbers.of(*keys)
@@ -155,9 +159,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """The counts of one process (named as in ``Recorded``), its steps, and its busy steps.
+    """The ``counts`` of one process by field name of ``Recorded``, and its step numbers.
 
-    Steps are step numbers; ``busy_steps`` have an activity.
+    ``busy_steps`` are the numbers of the steps with an activity.
     """
 
     counts: dict[str, int]
@@ -217,7 +221,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return activities that begin before the first activity with a launch on their stream."""
+        """Return the activities without a launch that precede all with a launch on their stream."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -370,7 +374,7 @@ class _Overlaps:
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # The activity of each stream that ends last: stream, start, end and process number.
+        # For each stream, its activity that ends last: (streams, starts, ends, process numbers).
         self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(
@@ -500,7 +504,7 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
-    """Count one batch at a time, or the whole table if processes ran one after the other."""
+    """Count one batch at a time; the whole table if a rank's processes ran one after the other."""
     # Imported here, because commands that read a stored run do not need the rules for categories.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 

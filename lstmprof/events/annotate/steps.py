@@ -114,7 +114,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the outermost markers of the thread with the most markers, by time."""
+    """Return the rows of the outermost markers of the thread with the most markers, by time."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -145,9 +145,10 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return when the step of each marker ends; ``rows`` are all events of the process.
+    """Return the end in ns of each marker's step; ``rows`` are all events of the process.
 
-    In profiles that lstmprof ``captured``, a step ends with its marker, else at the next marker.
+    In profiles that lstmprof ``captured``, a step ends with its marker, in others when the next
+    marker starts.
     """
     ends = events.end_ns[markers]
     if not captured:
@@ -174,7 +175,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops, or else with the most runtime calls."""
+    """Return the thread number with the most ops or, without ops, with the most runtime calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -183,7 +184,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return for each of ``ranks`` (``UNKNOWN``: None) the number of windows with a step number."""
+    """Count the windows with a step number for each of ``ranks`` (``UNKNOWN`` for rank None)."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )

@@ -75,7 +75,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the first position with the latest ``end_ns``."""
+    """Return for each key the position of its latest ``end_ns``, the first if several are equal."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -336,8 +336,9 @@ class _Derived:
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
         """Return the derived column ``name`` of a batch as integers.
 
-        A link is the linked event's row in the whole table, and a text is an index into
-        ``self._texts``. Other columns keep their values; null is ``NONE``.
+        ``rows`` are the batch's rows in the whole table. A link becomes the linked event's row
+        there, and a text an index into ``self._texts``. Other columns keep their values; null is
+        ``NONE``.
         """
         if name in _TEXTS:
             codes, texts = derived.texts(name)

@@ -43,8 +43,8 @@ from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
 
-#: Largest number of events of a run whose critical paths are written: more take seconds, and would
-#: all be in memory. Chosen by hand.
+#: The critical paths are written only for runs with at most this many events: with more events,
+#: they take seconds, and all events would be in memory. Chosen by hand.
 _MOST_ON_PATH = 300_000
 #: (start, end) in ns of the exported part of a run; the end is not included.
 Span = tuple[int, int]
@@ -60,8 +60,8 @@ def write(
 ) -> int:
     """Write the run of ``breakdown`` to ``path``, whole or not at all; return its size in bytes.
 
-    If the name ends in ``.gz``, the file is compressed. ``steps`` are the steps whose ledger is
-    written, by default all. If ``span`` is given, only events that overlap it are written, uncut.
+    If the name ends in ``.gz``, the file is compressed. The ledger of ``steps`` is written, by
+    default of all steps. If ``span`` is given, only events that overlap it are written, uncut.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written; the run's events are
@@ -188,7 +188,7 @@ def _write(
 
 
 def _batches(packed: Packed) -> Iterator[Batch]:
-    """Yield a run's batches; a small run is one batch."""
+    """Yield the events of a run in batches; a small run is one batch."""
     batches = Batches(packed)
     if batches.divisible:
         yield from batches
@@ -206,7 +206,7 @@ def _overlaps(batch: Batch, rows: Ints, span: Span) -> Flags:
 
 
 def _main_pids(packed: Packed) -> Mapping[int | None, int | None]:
-    """Return the id of each rank's process with most host events, by rank."""
+    """Return rank -> id of that process of the rank which has most host events."""
     hosted = np.flatnonzero(packed.has_value("pid") & ~packed.has_value("device"))
     ranked = packed.has_value("rank")[hosted]
     rank, pid = (packed.values(name)[hosted].astype(np.int64) for name in ("rank", "pid"))
@@ -264,7 +264,7 @@ def _add_counters(
         for counter in device.counters():
             track = tracks.counter(device.rank, device.device, counter.name, counter.unit)
             at_ns, values = counter.at_ns, counter.values
-            if span is not None:  # begin with the last change before ``span``
+            if span is not None:  # begin with the last value before ``span``
                 first = max(int(np.searchsorted(at_ns, span[0], side="right")) - 1, 0)
                 until = int(np.searchsorted(at_ns, span[1], side="right"))
                 at_ns = np.clip(at_ns[first:until], *span)
@@ -303,16 +303,16 @@ def _add_recorded(
 
 @dataclass
 class _PartInterval:
-    """A time interval of the ledger with one label; the next batch may continue the interval."""
+    """A time interval of the ledger with one label; it may go on in the next batch."""
 
     window: Window
     label: Label
-    event: tuple[int, str] | None  # row in the run, and name, of the busy activity
+    event: tuple[int, str] | None  # (row in the run, name) of the activity
     start_ns: int
     end_ns: int
 
     def goes_on(self, next_: _PartInterval) -> bool:
-        """Return whether ``next_`` continues this interval: same step, label and busy activity."""
+        """Return whether ``next_`` continues this interval: same step, label and activity."""
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,
@@ -366,7 +366,7 @@ class _Ledgers:
                     self.add_interval((rank, device), interval)
 
     def add_interval(self, lane: tuple[int | None, int | None], interval: _PartInterval) -> None:
-        """Add the next interval of a lane (rank, device), or join it with the one before."""
+        """Add the next interval of a lane (rank, device), or extend the interval before."""
         before = self._open.get(lane)
         if before and before.goes_on(interval):
             before.end_ns = interval.end_ns

@@ -27,7 +27,7 @@ READS = (
     *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
-#: Kind of a device's events that are no activities -> what the name of their tracks says.
+#: Kind of events of a device other than activities -> words in the names of their tracks.
 _OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
@@ -146,7 +146,7 @@ def _texts(events: EventTable, column: str, rows: Ints) -> list[str | None]:
 
 
 class Phases:
-    """Finds the phases of steps; a phase lasts until the first host event of another phase."""
+    """Finds the phases of steps, such as forward: successive host events of the same phase."""
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[int, int, int, int]] = {}  # rank → step, phase, start, end
@@ -183,8 +183,8 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: The busy share is computed for this many equal parts of the time, or for fewer parts that have at
-#: least this length.
+#: The busy share is computed for ``PARTS`` equal parts of the time, or for fewer parts if these
+#: would be shorter than ``LEAST_PART_NS``.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
@@ -215,7 +215,7 @@ class DeviceRows:
     copied_bytes: Ints  # ``NONE``: no copy, or unknown size
 
     def counters(self) -> Iterator[CounterSamples]:
-        """Yield the counters for which the activities have the necessary data."""
+        """Yield those counters for which the activities have the necessary data."""
         if self.launched.any():
             yield CounterSamples("queue length", "activities", *_queue(self))
         if (self.copied_bytes > 0).any():
@@ -248,7 +248,7 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
-    """Return (times, number of enqueued activities that have not ended, from each time on)."""
+    """Return (times of changes, number of enqueued, unfinished activities from then on)."""
     enqueued = rows.returned_ns[rows.launched]
     done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
@@ -260,20 +260,20 @@ _MOST_BYTES_PER_NS = 1e6
 
 
 def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return (times, summed bandwidth in GB/s of the running copies, from each time on)."""
+    """Return (times of changes, summed bandwidth of the running copies from then on in GB/s)."""
     plausible = (rows.copied_bytes > 0) & (rows.end_ns > rows.start_ns)
     plausible &= rows.copied_bytes < _MOST_BYTES_PER_NS * (rows.end_ns - rows.start_ns).astype(
         np.float64
     )
     start, end = rows.start_ns[plausible], rows.end_ns[plausible]
-    # in whole bytes per second, so that the sum is 0 again after the last copy
+    # in whole bytes per second, so that the sum is exactly 0 after the last copy
     rate = np.rint(rows.copied_bytes[plausible] / (end - start) * 1e9).astype(np.int64)
     at_ns, values = _summed(start, end, rate)
     return at_ns, values / 1e9
 
 
 def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return (begins of equal parts of the time, busy share in percent of each part)."""
+    """Return (start times of equal parts of the run, percentage of each part that is busy)."""
     first, last = int(rows.start_ns.min()), int(rows.end_ns.max())
     length = max(-(-(last - first) // PARTS), LEAST_PART_NS)
     begins = np.arange(first, last, length, dtype=np.int64)
@@ -283,7 +283,7 @@ def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Return (times, sum of the ``amounts`` of the intervals that contain each time)."""
+    """Return (times of changes, sum of ``amounts`` of the open intervals from then on)."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

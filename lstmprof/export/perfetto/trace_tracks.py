@@ -102,7 +102,7 @@ class Packets:
         self._packet(number(13, _CLEARED) + number(87, 1))
 
     def id(self, given: int | None, process: int = 0) -> int:
-        """Return ``given`` (a process or thread id), or a new number if taken or too large."""
+        """Return ``given`` (process or thread id), or a new number if it is taken or too large."""
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
             return next(self._free_ids)
@@ -137,7 +137,7 @@ class Packets:
         return self.track(more=message(4, thread) + more)
 
     def group(self, name: str, parent: int, rank: int) -> int:
-        """Return a new track for further tracks; ``rank`` is its position in ``parent``."""
+        """Return a new track that contains other tracks; ``rank`` is its position in ``parent``."""
         return self.track(name, parent, rank=rank, more=number(11, _EXPLICIT))
 
     def counter(self, name: str, unit: str, parent: int, rank: int, more: bytes = b"") -> int:
@@ -154,7 +154,7 @@ class Packets:
         return message(4, key + number(4, value))
 
     def begin(self, track: int, at_ns: int, name: str, category: str, rest: bytes = b"") -> None:
-        """Begin a slice on ``track``, inside an open one; ``rest`` are its arguments and arrows."""
+        """Begin a slice on ``track``; ``rest`` are its encoded arguments and arrows."""
         key = (track, name, category)
         head = self._heads.get(key)
         if head is None:
@@ -206,17 +206,17 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: lstmprof replaces process and thread ids of this size or more by numbers from this number on. The
-#: names of the tracks show the real ids.
+#: lstmprof replaces process and thread ids of this number or more by new numbers, from this number
+#: on. The names of the tracks show the real ids.
 _FIRST_FREE_ID = 2**30
-#: Order of the tracks of a process; device n has ``_DEVICES * (n + 1)``.
+#: Positions of the tracks in a process; the track of device n has ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
-#: Tracks of devices are sorted by the devices' numbers, up to this number.
+#: Tracks of devices with numbers up to this are sorted by number.
 _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track; slices must be added in the order of their starts, and longer slices first.
+    """A track; slices must be added in the order of their starts, of equal starts longest first.
 
     Slices that overlap without nesting go to further tracks of the same name.
     """

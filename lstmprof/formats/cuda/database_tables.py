@@ -67,7 +67,7 @@ class Database:
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
-        """Return {integer in column ``key``: text in column ``value``}; empty without a column."""
+        """Return {integer in column ``key``: text in column ``value``}; empty if one is missing."""
         if not {key, value} <= self.columns.get(table, frozenset()):
             return {}
         keys = self.ints(table, key)[key].tolist()
@@ -144,7 +144,7 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts like ``int_chunks``; other values are null."""
+        """Yield a column of texts, some rows at a time; values of other types are null."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
@@ -181,7 +181,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the table names of a database; if damaged, the ``wanted`` names in its bytes."""
+    """Return a database's table names; if it is damaged, the ``wanted`` names in its bytes."""
     if not is_sqlite(raw):
         return set()
     try:

@@ -70,7 +70,7 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
 
 
 def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
-    """Return the number of each key in ``numbers``; ``UNKNOWN`` if it has none."""
+    """Return ``numbers[key]`` for each of ``keys``; ``UNKNOWN`` for a key that is missing there."""
     distinct, codes = np.unique(keys, return_inverse=True)
     return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
 

@@ -27,19 +27,20 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: Names by CUpti_ActivityMemcpyKind. Only Nsight Systems has the last three, for unified memory.
+#: Names of copies, indexed by CUpti_ActivityMemcpyKind. Only Nsight Systems has the last three, for
+#: unified memory.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
 )
-#: Names by CUpti_ActivityMemoryKind.
+#: Names of kinds of memory, indexed by CUpti_ActivityMemoryKind.
 MEMORY = (
     *("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"),
     *("Device Static", "Managed Static"),
 )
-#: Names by Nsight Systems' ENUM_CUDA_MEM_KIND.
+#: Names of kinds of memory, indexed by Nsight Systems' ENUM_CUDA_MEM_KIND.
 NSYS_MEMORY = (*MEMORY[1:], MEMORY[0])
-#: Names by CUpti_ActivitySynchronizationType.
+#: Names of waits, indexed by CUpti_ActivitySynchronizationType.
 _SYNCS = (
     *("Unknown Synchronize", "Event Synchronize", "Stream Wait Event", "Stream Synchronize"),
     "Context Synchronize",
@@ -205,7 +206,7 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """Return ``torch.cat`` for a call; for a stack, its last own frame: ``model.py:33``."""
+    """Return ``torch.cat`` for a call, ``model.py:33`` (last frame outside pyprof) for a stack."""
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):

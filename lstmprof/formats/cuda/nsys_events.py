@@ -90,7 +90,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices of a profile in which processes have the same GPU per CUDA number."""
+    """Return the devices of a profile in which a CUDA number is the same GPU in all processes."""
     by_gpu = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, by_gpu)
 
@@ -140,7 +140,7 @@ _NODES = "CUDA_GRAPH_NODE_EVENTS"
 
 
 class GraphNodes:
-    """The nodes of CUDA graphs: the call that captured each, and the node that it was cloned from.
+    """The nodes of CUDA graphs: for each node the call that captured it, and the node it clones.
 
     ``CUDA_GRAPH_NODE_EVENTS`` (``--cuda-graph-trace=node``) has the creation of each node. If a
     stream is captured, a node is created inside the launch call. ``cudaGraphInstantiate`` clones
@@ -168,7 +168,7 @@ class GraphNodes:
             self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
-        """Return ``calls``; launches in which exactly one node was made have ``graph_node_id``."""
+        """Return ``calls`` with ``graph_node_id`` of launches that made exactly one graph node."""
         if not self._made:
             return calls
         name = calls.texts["name"]

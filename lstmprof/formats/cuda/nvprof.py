@@ -246,7 +246,7 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return times, pid and tid, which is the (perhaps signed) lower half of a pthread_t."""
+    """Return times, pid and tid. The tid is the (perhaps signed) lower half of a pthread_t."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],

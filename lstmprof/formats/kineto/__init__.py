@@ -104,7 +104,7 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """Return the profile of these columns (one row or more), with times as in the file."""
+    """Return the profile of ``columns`` (one row or more), whose times are as in the file."""
     origin_ns = rows.first_ns(columns)
     devices = _device_names(header)
     distributed = as_object(header.get("distributedInfo"))

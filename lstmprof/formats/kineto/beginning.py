@@ -180,10 +180,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return a mask of the gaps between successive samples with events before ``until_ns``.
-
-    A gap is in the mask if an event in it may begin before this time.
-    """
+    """Return for each gap between samples whether its events may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
@@ -193,7 +190,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return (category, start in ns) of each timed event; None if these are no whole events."""
+    """Return (category, start in ns) of timed events; None if ``text`` is not whole events."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -221,9 +218,9 @@ MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the calls that start them.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The second step marker is searched for in this share of the samples, those with the earliest
-#: events; if it is not there, in the next larger share. ``Samples.predictable`` must be True in
-#: each case.
+#: The second step marker is searched for in the samples with the earliest events: first in the
+#: smallest of these shares of all samples, then in the next larger one, until it is found.
+#: ``Samples.predictable`` must be True for each share.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -271,7 +268,7 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read the byte ranges ``needed``; return False if they are too large or no events."""
+        """Read the byte ranges ``needed``; return False if they are too large or cut an event."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -364,8 +361,8 @@ def _beginning_of_step(
 ) -> Beginning | None:
     """Return the part of the profile that began before the end of ``step``.
 
-    Return None if a device is used in the file, but not in this part: in this case it is unknown
-    what the host waits for.
+    ``elsewhere`` has the categories of the events in all samples. Return None if a device is used
+    in the file, but not in this part: in this case it is unknown what the host waits for.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)

@@ -199,9 +199,9 @@ def launched_with(
 
     If ``registers`` is missing, the arguments are ROCm's. ROCm's grid counts blocks or threads,
     depending on the call that launched the kernel, so the grid is left out. ``collective`` is the
-    name of the collective that the kernel belongs to. ``message`` is its number of elements that go
-    in and that come out, their type, the number of ranks, and the name and the description of the
-    process group.
+    name of the collective that the kernel belongs to. ``message`` describes the collective: the
+    number of elements that go in, the number that come out, their type, the number of ranks, and
+    the name and the description of the process group.
     """
     if block is None:
         return None

@@ -57,7 +57,7 @@ class Piece:
     columns: pa.Table | Path
     rows: int
     left_out: kineto.LeftOut
-    categories: frozenset[str]  # in lower case, of all events with a duration at least
+    categories: frozenset[str]  # in lower case; of at least all events with a duration
     counters: pa.Table | Path | None = None
 
 

@@ -186,7 +186,7 @@ class Records:
         self._with_args = _concatenated(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
-        """Append the fields of ``events``, and return their arguments."""
+        """Append the fields of ``events`` to the columns; return the arguments of each event."""
         add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
             numbers = map(codes.__getitem__, values[name])
@@ -258,7 +258,10 @@ class Records:
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (each event's code, JSON of each code) of a list field; no list: −1 or ""."""
+        """Return (each event's code, JSON of each code) of a list field.
+
+        The code is −1 if the event has no arguments. The JSON is empty if they have no such list.
+        """
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._chosen], encoded.dictionary.to_pylist()

@@ -61,10 +61,10 @@ MOST_WORKERS = 4
 #: environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The border at which a piece ends is first searched in this many bytes, then in the whole piece.
+#: The border at which a piece ends is first searched in this many of its last bytes, then in all.
 _END_BYTES = 2**15
-_AHEAD = 2  # pieces per worker that it is reading, or will read next
-_MOST_WAITING = 4  # pieces per worker that are submitted, but not yet yielded in order
+_AHEAD = 2  # number of pieces per worker that it is reading, or will read next
+_MOST_WAITING = 4  # number of pieces per worker that are submitted, but not yet yielded in order
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
@@ -219,7 +219,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return the number of workers: one per core but one, at most MOST_WORKERS; 0 in a worker."""
+    """Return the number of workers: cores minus one, at most MOST_WORKERS; 0 inside a worker."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -368,7 +368,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return possible ends of the events, the last first: (end of an event, closing bracket)."""
+    """Return possible ends of the events, last first: positions (end of event, closing bracket)."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 

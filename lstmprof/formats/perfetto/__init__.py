@@ -36,7 +36,7 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: First correlation id that is made from a flow (an arrow between slices), above profilers' ids.
+#: Smallest correlation id for flows (arrows between slices); larger than any profiler's id.
 _FIRST_ARROW = 2**48
 
 

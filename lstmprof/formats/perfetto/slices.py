@@ -204,7 +204,10 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """The state that earlier packets of one sequence have set."""
+    """The state that earlier packets of one sequence have set.
+
+    ``is_whole`` is True if no packet has been lost since the sequence started.
+    """
 
     is_whole: bool = False
     texts: dict[str, dict[int, str]] = field(default_factory=dict)

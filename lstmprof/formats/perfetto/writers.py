@@ -54,7 +54,7 @@ NUMBERS = {
     "step": "step",
 }
 TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
-#: Name of the argument with the process of an event that has no thread.
+#: Name of the argument with the process id of an event that has no thread.
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")

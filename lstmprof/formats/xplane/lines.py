@@ -387,7 +387,10 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return ``column`` (of the events ``chosen``) with the ``ids`` of the events ``owner``."""
+    """Return ``column`` with the values of the events ``owner`` replaced by their ``ids``.
+
+    ``column`` has the events ``chosen``. An id of 0 or less becomes null.
+    """
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

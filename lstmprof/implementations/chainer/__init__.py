@@ -53,7 +53,7 @@ def end_names(module: Ends) -> Dict[str, str]:
 
 
 def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
-    """Set every parameter to its array in ``arrays``, by name; None sets it to zeros."""
+    """Set each parameter to the array of its name in ``arrays``, or to zeros if that is None."""
     for name, parameter in module.namedparams():
         array = arrays[name]
         filled = np.zeros(parameter.shape) if array is None else array

@@ -88,7 +88,7 @@ def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 

@@ -122,7 +122,7 @@ class Network:
 
 
 def build(workload: Workload, training: bool = True, tf32: bool = False) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload, training, tf32)
 
 

@@ -119,7 +119,7 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 

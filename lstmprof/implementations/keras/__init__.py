@@ -82,7 +82,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """Return a network whose layers have Keras's ``options``; ``load`` sets its weights."""
+    """Return a network whose layers have Keras's ``options``; the caller then calls ``load``."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:

@@ -37,7 +37,7 @@ class Model:
 
     @property
     def trainable_variables(self) -> List[Any]:
-        """Return the variables of the layers, in order."""
+        """Return the variables of the layers, in the order from input to output."""
         layers = [self.embedding, *self.lstms, self.head]
         return [v for each in layers if each is not None for v in each.trainable_weights]
 
@@ -79,7 +79,7 @@ def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters of ``module`` by a call; in graph mode, a later call creates them."""
+    """Call ``module``, which creates its parameters; in graph mode do nothing, as calls follow."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 

@@ -39,7 +39,7 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -83,7 +83,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _first(name: str) -> str:
-    """Return the framework-independent name of the bias whose second bias MXNet calls ``name``."""
+    """Return the framework-independent name of the first bias, given MXNet's second, ``name``."""
     shared = shared_name(name.replace("h2h_bias", "i2h_bias"))
     assert shared is not None
     return shared

@@ -64,5 +64,5 @@ def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, BlockCell)

@@ -43,5 +43,5 @@ class HandWrittenCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, HandWrittenCell)

@@ -37,5 +37,5 @@ class BasicCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; its first call creates the parameters."""
+    """Return the network for ``workload``; it creates its parameters when it is first called."""
     return layers.Network(workload, BasicCell)

@@ -81,7 +81,7 @@ class Network(Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; its first call creates the parameters."""
+    """Return the network for ``workload``; it creates its parameters when it is first called."""
     return Network(workload)
 
 

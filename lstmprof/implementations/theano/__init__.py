@@ -9,8 +9,8 @@ from typing import Any
 
 import theano.tensor as tt
 
-#: In a profile, Theano calls a Scan named ``l0`` ``for{cpu,l0}``, or ``forall_inplace,cpu,l0}`` if
-#: the Scan works in place.
+#: A Scan named ``l0`` appears in a profile as ``for{cpu,l0}``; if it works in place, as
+#: ``forall_inplace,cpu,l0}``.
 KERNELS = (
     ("theano::for", "separate Theano operators in a Scan"),
     ("theano::do_while", "separate Theano operators in a Scan"),

@@ -67,7 +67,7 @@ def _recurrent(workload: Workload) -> Any:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 

@@ -59,7 +59,7 @@ def _lasagne() -> Any:
 
 
 class Network:
-    """The ``recurrent`` layers by name, ``l0``, ``l0_reverse`` …, ``embedding``, ``head``."""
+    """The ``recurrent`` layers, keyed ``l0``, ``l0_reverse`` …, with ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload) -> None:
         lasagne = _lasagne()
@@ -99,7 +99,7 @@ def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) ->
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -123,7 +123,10 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map each shared name to (Lasagne's name, variable, gate) of each gate, in shared order."""
+    """Map each framework-independent name to [(Lasagne's name, variable, gate) per gate].
+
+    The gates have the framework-independent order.
+    """
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):

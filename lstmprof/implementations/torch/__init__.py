@@ -51,7 +51,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
+        """Return outputs ([time,] batch, classes); inputs are (time, batch[, features])."""
         steps = list(self.embedding(inputs).unbind(0))
         masks = None if lengths is None else _masks(steps, lengths)
         for layer in range(self.layers):

@@ -69,7 +69,7 @@ class Network(nn_lstm.Network):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``, compiled by its first call; ``load`` sets weights."""
+    """Return the network, which its first call compiles; the caller sets weights with ``load``."""
     return Network(workload)
 
 

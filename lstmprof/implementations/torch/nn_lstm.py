@@ -91,5 +91,5 @@ class Network(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; ``load`` sets its weights."""
+    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)

@@ -30,7 +30,7 @@ CHARTS = (
     "roofline",
     "stability",
 )
-#: Width in pixels of a chart in a separate file, and the factor by which a PNG is larger.
+#: Width in pixels of a chart in a separate file, and the factor by which a PNG has more pixels.
 WIDTH, SCALE = 860, 2
 _CONFIG = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
 #: Properties that Vega-Lite allows only in a whole specification, not in a part of one.
@@ -71,8 +71,8 @@ def alone(figure: Figure) -> Spec:
 def stacked(figures: Sequence[Figure]) -> Spec:
     """Return one specification with the figures below each other.
 
-    Vega-Lite allows padding, configuration and parameters only in the whole specification, and no
-    two data sets of the same name.
+    Vega-Lite allows padding, configuration and parameters only in the whole specification. It
+    forbids two data sets of the same name.
     """
     specs = [alone(figure) for figure in figures]
     whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}

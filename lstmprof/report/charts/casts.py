@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, or none if casts take less than ``LEAST_SHARE`` of every run."""
+    """Return one figure, or none if every run spends less than ``LEAST_SHARE`` on casts."""
     rows = drawn(report.casts)
     if not rows:
         return []
@@ -62,7 +62,7 @@ def drawn(rows: Rows) -> Rows:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the run with the largest share of casts, and its costliest op."""
+    """Return a sentence about the run with the largest share of casts, and its slowest cast op."""
     run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     op = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
@@ -70,7 +70,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _pieces(rows: Rows) -> Iterator[Row]:
-    """Yield the pieces of a run's bar; all casts under ``LEAST_SHARE`` together are one piece."""
+    """Yield the pieces of a run's bar; casts that each take under ``LEAST_SHARE`` are one piece."""
     small = [row for row in rows if (row["share"] or 0.0) < LEAST_SHARE]
     for row in rows:
         if row not in small:
@@ -89,7 +89,7 @@ def _piece(rows: Rows, cast: str, within: str) -> Row:
 def chart(rows: Rows) -> drawing.Drawn:
     """Draw one bar per run with its share of casts; a piece is a cast's op and element types."""
     label_of = {row["run"]: row["label"] for row in rows}
-    # Runs of different groups may have the same label; then the label is replaced by the name.
+    # If runs of different groups have the same label, the chart shows their names instead.
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))
     order = [label_of[run] for run in _shares(rows)]
     values = [

@@ -20,7 +20,8 @@ from lstmprof.report.palette import PARTS, order_of, part_of
 TITLE = "Kernels and launch gaps"
 COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
 ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
-#: Height of the chart in pixels, and number of points of its line (its axes differ).
+#: Height of the chart in pixels, and number of points of its line, which is curved because the axes
+#: have different scales.
 HEIGHT, _LINE_POINTS = 360, 24
 
 
@@ -57,7 +58,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one point per kernel name (area: calls), and the line of equal duration and gap."""
+    """Draw one point per kernel name, its area the number of calls, and the line of equal times."""
     values = [
         {
             "name": row["name"],
@@ -67,7 +68,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             "dur_us": row["dur_p50_ns"] / 1e3,
             "gap_us": row["gap_p50_ns"] / 1e3,
         }
-        for row in sorted(rows, key=lambda row: -row["count"])  # small points over large ones
+        for row in sorted(rows, key=lambda row: -row["count"])  # small points last
     ]
     shortest = max(min(v["dur_us"] for v in values), 0.1)
     longest = max(*(v["dur_us"] for v in values), *(v["gap_us"] for v in values), 1.0)

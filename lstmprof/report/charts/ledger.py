@@ -61,7 +61,7 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of each run's bar in order; small parts (``LEAST_SHARE``) are one piece."""
+    """Return the pieces of each run's bar in order; parts under ``LEAST_SHARE`` are one piece."""
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)

@@ -1,4 +1,4 @@
-"""Stacked bars of the mean step of each rank: busy and idle time by family of parts."""
+"""Stacked bars of the mean step of each rank: busy and idle time by family (related parts)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _longest(what: str, spent: Counter[str]) -> list[str]:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of each bar; pieces under ``LEAST_SHARE`` of the bar are left out."""
+    """Return the pieces of all bars; pieces under ``LEAST_SHARE`` of their bar are left out."""
     spent: Counter[tuple[str, str]] = Counter()
     whole: Counter[str] = Counter()
     for row in rows:

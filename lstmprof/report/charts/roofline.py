@@ -30,7 +30,7 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence with the first (largest) and the last share of the roofline."""
+    """Return a sentence with the first and the last share in ``rows``, the largest and smallest."""
     best, last = rows[0], rows[-1]
     ends = f"{milliseconds(best['least_ns'])} of {milliseconds(best['step_ns'])} ms"
     nearest = f"{best['label']} reaches {percent(best['share'])} of the roofline ({ends})"

@@ -56,7 +56,7 @@ def sentence(rows: Rows) -> str:
 
 
 def name(row: Row) -> str:
-    """Return the name of a heat map's row: implementation, and conditions that differ, if any."""
+    """Return the name of a row of the heat map: implementation, and conditions if they differ."""
     return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 

@@ -39,7 +39,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the implementation with the largest change over all versions."""
+    """Return a sentence about the implementation that differs most between its end versions."""
     ends = [
         (of[0], of[-1])
         for name in dict.fromkeys(row["implementation"] for row in rows)
@@ -66,7 +66,7 @@ def _overlap(first: Row, second: Row) -> bool:
 
 
 def _labelled(rows: Rows) -> Iterator[Row]:
-    """Yield ``rows`` with ``said``, the text beside the first point of an implementation."""
+    """Yield ``rows`` with the column ``said``: the text beside the first point at each place."""
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         places.setdefault((row["implementation"], row["version"]), []).append(row)

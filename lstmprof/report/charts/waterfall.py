@@ -80,7 +80,7 @@ def caption(pair: Pair) -> str:
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:
-    """Return (begin, end in ns) of bars: the fast step, each large difference, the slow step."""
+    """Return the bars in order: the fast step, each large difference, the slow step."""
     ends = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
     least = LEAST_SHARE * max(ends)
     drawn, at = [_bar(0, fast, STEP, 0, ends[0])], ends[0]
@@ -117,10 +117,10 @@ def chart(
             y=alt.Y("label:N", sort=alt.SortField("order"), title=None, axis=drawing.label_marks())
         )
     )
-    # The page may replace the rows by the rows of another pair, so the scale has all parts.
+    # The scale has all parts, because the page may replace the rows by those of another pair.
     scale = alt.Scale(domain=list(PARTS), range=[part.colour for part in PARTS.values()])
     colour = alt.Color("base:N", scale=scale, legend=None)
-    # The outline makes a bar visible that is thinner than a pixel.
+    # The outline shows bars that are thinner than a pixel.
     boxes = base.mark_bar(height={"band": 0.7}, strokeWidth=1).encode(
         x=alt.X("start:Q", title="ms per step"),
         x2=alt.X2("end:Q"),

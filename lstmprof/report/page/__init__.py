@@ -54,7 +54,7 @@ SECTIONS = (
     ("stability", "Stability over iterations"),
     ("kernels", "Longest kernels and ops"),
 )
-#: Name of a chart → CSS classes that reserve space for it, so that nothing moves when it is drawn.
+#: Name of a chart → CSS classes that reserve its space, so that nothing moves when it is drawn.
 _RESERVED = {
     "times": "tall",
     "ledger": "tall",
@@ -166,7 +166,7 @@ def vega() -> str:
         bundle = bundle_file.read_bytes().decode()
     except OSError:
         bundle = _bundled_vega()
-        with contextlib.suppress(OSError):  # a cache that cannot be written
+        with contextlib.suppress(OSError):  # if the cache cannot be written
             write_file(bundle_file, bundle.encode())
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
@@ -217,7 +217,7 @@ def _kinds() -> list[tuple[str, str]]:
 
 
 def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
-    """Return the data of the charts and tables for the page's scripts."""
+    """Return what the page's scripts draw: specifications of charts, and rows of tables."""
     return {
         "figures": {figure.key: figure.spec for figure in drawn},
         "parts": table(
@@ -251,7 +251,7 @@ def _undrawn(report: Report) -> Iterator[str]:
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
-    """Return the names of the parts of the breakdown that occur in these pictures, sorted."""
+    """Return the names of the parts of the breakdown in these pictures, busy before idle."""
     codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
     return sorted({parts[code] for parts, code in codes}, key=order_of)
 
@@ -278,7 +278,7 @@ def script_json(value: Any) -> str:
 
 
 def packed(timeline: Timeline) -> dict[str, Any]:
-    """Return a timeline for the page's scripts: start times as differences, compressed, base64."""
+    """Return a timeline for the page's scripts: starts as differences, compressed, in base64."""
     columns = dict(timeline.columns)
     columns["start_ns"] = _differences(columns["start_ns"])
     columns["dur_ns_of"] = columns.pop("dur_ns")
@@ -329,7 +329,7 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
 
 
 def timeline_height(report: Report) -> int:
-    """Return the height in pixels that timeline.js gives the first timeline."""
+    """Return the height in pixels of the first timeline, as timeline.js draws it."""
     first = report.timelines[0] if report.timelines else None
     tracks, lanes = (first.tracks, first.lanes) if first else ((), ())
     heights = {"account": 26, "stream": 18, "host": 13}
@@ -338,7 +338,7 @@ def timeline_height(report: Report) -> int:
 
 
 def stacks_height(report: Report) -> int:
-    """Return the height in pixels that icicle.js gives the first picture of call stacks."""
+    """Return the height in pixels of the first picture of call stacks, as icicle.js draws it."""
     depth: list[int] = []
     for above in report.icicles[0].columns["above"] if report.icicles else ():
         depth.append(depth[above] + 1 if above >= 0 else 1)

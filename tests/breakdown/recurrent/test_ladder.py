@@ -151,3 +151,21 @@ def test_the_layer_table_has_the_rung_of_a_loop() -> None:
     assert layer["floor_ns"] == pytest.approx(9 * (2 * 6 * 64 * 16 / 1e3 + 6 * 16 * 7 * 4 / 1e2))
     (unmeasured,) = timeline.layers()
     assert unmeasured["floor_ns"] is None
+
+
+def test_combined_gates_save_the_time_before_six_of_eight_products() -> None:
+    """Products take 8 ns, other ops 10 ns; 1,050 of 2,796 ns are before or between the 189 ops."""
+    timeline = Timeline()
+    for _ in range(9):
+        for _gate in range(4):
+            for inputs in (10, 16):
+                shapes = [[16], [6, inputs], [inputs, 16]]
+                timeline.op(
+                    "aten::linear", [[6, inputs], [16, inputs]], inside=[("aten::addmm", shapes)]
+                )
+            timeline.op("aten::add", [[6, 16]])
+        for name in ("sigmoid", "sigmoid", "tanh", "mul", "sigmoid", "tanh", "mul", "mul", "add"):
+            timeline.op(f"aten::{name}", [[6, 16]])
+    (layer,) = timeline.layers()
+    assert (layer["rung"], layer["next_rung"]) == ("separate products", "combined gates")
+    assert layer["next_rung_saves_ns"] == 9 * 6 * 1_050 / 189

@@ -45,7 +45,7 @@ def said(folder: Path, *command: object) -> Any:
 def row(case: Case, folder: Path) -> list[str]:
     """Return the cells of the table for one program."""
     python = ("--python", python_of_trainers()) if case.trainers else ()
-    plan = ("--timed", 10, "--warmup", 2, "--steps", case.steps, "--then", "stop", "--quiet")
+    plan = ("--timed", 10, "--warmup", 2, "--then", "stop", "--quiet")
     script = PROGRAMS / f"{case.name}.py"
     words = ("-m", "lstmprof", "run", script, *python, *plan, "--", case.argument)
     began = time.monotonic()
@@ -65,7 +65,7 @@ def row(case: Case, folder: Path) -> list[str]:
     first = verdict.get("cause") == case.cause if case.cause else names[:1] == [case.remedy]
     timed, profiled = facts["iterations"], len(facts["profiled_wall_ns"])
     cells = [f"{timed}, {profiled}", "yes" if complete else f"no: {networks}"]
-    cells += ["yes" if first else f"no: {names[:1]}", verdict.get("cause") or str(verdict)]
+    cells += ["yes" if first else f"no: {names[:1]}", verdict.get("sentence") or ""]
     return [case.name, *cells, took]
 
 

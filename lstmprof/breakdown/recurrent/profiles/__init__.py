@@ -68,7 +68,7 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def named_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call per step and device for the recurrent kernels and ops of each family."""
+    """Yield per family (library) one call per step and device, with all its recurrent events."""
     unlaunched = events.rows_named("op_id") == NONE
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
@@ -79,7 +79,7 @@ def named_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Yield the call of one step on one device; nothing if no kernel belongs to a forward pass."""
+    """Yield one call with all ``rows`` (of one step and device), unless all are backward events."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])
@@ -140,7 +140,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call``, which has indices into ``rows``, with row numbers of the whole table."""
+    """Return ``call`` with row numbers of the whole table in place of indices into ``rows``."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -148,7 +148,10 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each chunk of whole steps; for a small profile, yield None once."""
+    """Divide a profile into batches of whole steps; yield the rows of each batch.
+
+    For a small profile, yield None (all rows) once.
+    """
     if len(events) <= CACHED_ROWS:
         yield None
         return

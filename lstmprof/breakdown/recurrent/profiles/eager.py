@@ -46,7 +46,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 
 @dataclass(frozen=True)
 class _Program:
-    """A matmul, σ or tanh.
+    """One run of a compiled program of JAX that is a matmul, σ or tanh.
 
     ``data`` is the shape of its input, ``weight`` the shape of a matmul's second operand.
     """
@@ -58,7 +58,7 @@ class _Program:
 
 
 def jax_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call per step for the cells of one size that JAX ran op by op."""
+    """Yield the cells that JAX ran op by op: one call per step and size of the state."""
     kinds = events.is_kind("op", *ACTIVITY_KINDS)
     roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
     rows = np.flatnonzero(roles != NONE)
@@ -136,7 +136,8 @@ def _units(
     """Return the layers, the first layer first, and the number of time steps.
 
     ``cells`` is the number of cells of all layers. If inputs are as wide as the state, return one
-    layer and the number of cells. Return no layer if the matmuls form no such cells.
+    layer, and the number of cells in place of the time steps. Return no layer if the matmuls form
+    no such cells.
     """
     batch, hidden = state
     outputs: Counter[int] = Counter()  # input width → number of gates computed from it
@@ -169,7 +170,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
         return
     inputs, (codes, names) = Inputs(events), events.texts("name")
     for step_rows in by_step(events, rows):
-        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, ranges
+        layers: list[tuple[str, Network, list[int]]] = []  # name, sizes, rows of ranges
         cells: dict[tuple[str, Network], list[int]] = {}
         for row in step_rows.tolist():
             title, network = (
@@ -194,7 +195,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _keras_layer(inputs: Inputs, row: int) -> Network | None:
-    """Return one direction of a range's layer; None if shapes are missing.
+    """Return the layer of the range ``row``, as one direction; None if shapes are missing.
 
     ``time_steps`` is None if the range is a cell, not a layer.
     """

@@ -90,7 +90,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Return ``call``: packed if a node is packed, and without directions if no node shows them."""
+    """Return ``call``, packed if a node is packed, without directions if its nodes show none."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -150,7 +150,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Return the network; X has the shape (batch, time, inputs).
+    """Return ``network`` with sizes; ``data`` is the shape of X: (batch, time, inputs).
 
     The states have the shape (batch, directions, hidden).
     """
@@ -168,9 +168,9 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Return the network; ``data`` is the shape of X: (time, batch, inputs).
+    """Return ``network`` with sizes; ``data`` is the shape of X: (time, batch, inputs).
 
-    The shapes of R, B and the states give the hidden units and directions. These are None if the
+    The shapes of R, B and the states give the hidden units and directions. Both stay None if the
     shapes do not agree.
     """
     units: set[tuple[int, int]] = set()

@@ -72,7 +72,7 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A forward Scan, the rows of its gradient's Scans, and how many Scans were merged into it."""
+    """A forward Scan, the rows of its gradient Scans, and how many Scans were merged into it."""
 
     row: int
     merged: int
@@ -106,7 +106,11 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls, if need be with the matmul of x, show cells."""
+    """Yield ``scan`` as a loop if its matmuls show cells, alone or with the matmul of x before it.
+
+    ``products`` are the matmuls in the Scan, ``before`` those before it. ``names`` has a code for
+    the name of each event in the Scan.
+    """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)
     if run is None:
@@ -140,7 +144,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the weight of the last matmul that multiplies x for all time steps, if any."""
+    """Yield the weight's shape of the last matmul of x for all time steps; nothing if none."""
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
         if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:
@@ -166,7 +170,7 @@ def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | No
 
 
 def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:
-    """Return as few equal cells as possible that together have all ``weights``; empty if none."""
+    """Divide ``weights`` into equal cells, as few as possible; empty if they form no cells."""
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):

@@ -128,7 +128,7 @@ def repeats(
 
 
 def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, length) of each periodic stretch of ``codes``, as long as possible.
+    """Yield (start, period, length) of each longest possible periodic stretch of ``codes``.
 
     A stretch has at least ``least`` periods.
     """

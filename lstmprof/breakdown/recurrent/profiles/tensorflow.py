@@ -69,7 +69,7 @@ LEAST_NODES = 4
 class _Node:
     """What a node's name shows: its loop, the part of the loop (body or cond), its role in a cell.
 
-    ``scope`` is the path up to the innermost name of a recurrent layer or cell.
+    ``scope`` is the node's path up to and with the innermost name of a recurrent layer or cell.
     """
 
     op_type: str
@@ -145,7 +145,10 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often most nodes outside of loops ran; None if it is uncertain."""
+        """Return how often the program ran: as often as most nodes outside of loops.
+
+        Return None if this is uncertain. ``repetitions`` is how often a loop's body ran.
+        """
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -192,7 +195,10 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Return one kernel per run of each node: the kernels with the node's most frequent name."""
+    """Return one kernel per run of each node: the kernels of the node's most frequent kernel name.
+
+    ``codes`` has the node of each event.
+    """
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
     kernels_of: dict[int, Ints] = {}
@@ -214,7 +220,7 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient) of each layer op; gradients run in reverse order."""
+    """Yield (row, rows of its gradient op) for each layer op; gradients run in reverse order."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
@@ -291,7 +297,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Yield the loops of cells of each run of the program, in the order of their last matmul."""
+    """Yield for each run of the program its loops of cells, sorted by their last matmul."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -328,7 +334,11 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop with cells; ``rows`` and ``backward`` are from all runs."""
+    """Yield each run of one loop, if it has cells.
+
+    ``rows`` and ``backward`` are the events of all runs. ``conditions`` is how often the loop's
+    condition ran in all runs.
+    """
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -381,7 +391,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide ``rows`` among the ``runs`` of a loop; each node runs equally often in each run."""
+    """Divide ``rows`` among the ``runs`` of a loop, in each of which a node runs equally often."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -426,9 +436,9 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for the scopes with a matmul, if the scope's name has "cell".
+    """Return {scope: rows of its nodes} for scopes with a matmul and with "cell" in their name.
 
-    If no name has "cell", return all scopes with a matmul: layers name these scopes.
+    If no scope has, return all scopes with a matmul, which are named after layers.
     """
     scopes: dict[str, list[int]] = {}
     for row in pattern:
@@ -444,7 +454,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network that the inputs (x, state, …) of a cell op show."""
+    """Return the network that the recorded inputs (x, state, …) of a cell op show."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

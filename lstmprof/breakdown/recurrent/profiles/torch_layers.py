@@ -47,10 +47,10 @@ _VENDORS = {
     "aten::miopen_rnn": "MIOpen",
     "aten::mkldnn_rnn_layer": "oneDNN",
 }
-#: Matmul ops of layers that ATen computes itself, with and without namespace.
+#: Names of matmuls, with and without namespace, inside layers that ATen computes itself.
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Vendor's op → position of the initial states in the list of recorded inputs.
+#: Vendor's op → index of the initial states in the list of recorded inputs.
 _STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
@@ -72,7 +72,7 @@ def within(events: EventTable, outer: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, the rows of the ops ``inside`` it by name, and the parent of every event."""
+    """A layer's op, {name: rows} of the ops ``inside`` it, and the parent of every event."""
 
     inputs: Inputs
     row: int
@@ -141,12 +141,12 @@ def _network(op: _Op) -> Network:
         return replace(network, cells=network.time_steps * network.units)
     if not any(op.named(name) for name in _VENDORS) and network.cell == "lstm":
         chunks = sum(len(rows) for name, rows in op.inside.items() if _CHUNK.fullmatch(name))
-        return replace(network, cells=chunks or None)  # a cell splits its gates with one ``chunk``
+        return replace(network, cells=chunks or None)  # a cell runs one ``chunk`` for its gates
     return network
 
 
 def _dtype(op: _Op) -> str | None:
-    """Return the element type of the vendor's op inside ``op``, or else of a matmul, or None."""
+    """Return the element type of the vendor's op inside ``op``; if there is none, of a matmul."""
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)

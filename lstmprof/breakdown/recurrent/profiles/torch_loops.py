@@ -43,8 +43,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Least number of repetitions of a loop. Two are not enough, because any network may have two equal
-#: parts.
+#: Least number of repetitions of a loop. Two are not enough, because any network may run the same
+#: ops twice.
 LEAST_REPETITIONS = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
@@ -162,7 +162,7 @@ class _Reader:
         return self._memory[key]
 
     def may_compute_gates(self, products: Ints) -> bool:
-        """Return whether a matmul has 3 or 4 times as many outputs as inputs."""
+        """Return whether one of these matmuls has 3 or 4 times as many outputs as inputs."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
@@ -182,14 +182,14 @@ class _Reader:
         return tuple(int(column[row]) for column in self._rank_and_step)
 
     def dtype(self, row: int) -> str | None:
-        """Return the op's first known element type; under autocast, the inner op's type."""
+        """Return the first known element type of the inputs; under autocast, of the inner op."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         own = next((dtype for dtype in named if dtype), None)
         return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a number per row, equal for ops of equal name, widths, role and ``compiled``."""
+        """Return a number per row; it is equal for equal name, widths, role and ``compiled``."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
@@ -261,7 +261,7 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, positions: Sequence[int]) -> b
 def _units_of_gates(
     reader: _Reader, tokens: _Tokens, positions: Sequence[int]
 ) -> tuple[Network, ...]:
-    """Return the cells if each matmul computes all gates of a cell; activations do not count."""
+    """Return the cells if each matmul computes all gates of a cell; activations are ignored."""
     at = np.array(positions)
     roles = tokens.roles[at]
     if CELL in roles:
@@ -307,21 +307,21 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the compiled regions of the run's matmuls; empty if one is outside of regions."""
+        """Return the rows of the compiled regions around matmuls; empty if a matmul has none."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the rows of the run's ops, with ``regions`` if no region has two time steps."""
+        """Return the rows of the run's ops; add ``regions`` if each repetition has its own."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether all repetitions certainly belong to one layer, not two of equal width."""
+        """Return whether all repetitions certainly belong to one layer, not to two equal layers."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 

@@ -153,9 +153,9 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
     """Yield the runs of loops that are recorded as events (on a CPU), the last first.
 
     ``loops`` are of one step, sorted by start. The event of a loop may end before its body, which
-    XLA then runs on other threads. So the body lasts until the next loop of the same path begins,
-    without the ops that XLA moved out of that loop: they occur for the first time after the event
-    and after the last matmul.
+    XLA then runs on other threads. So the body lasts until the next loop of the same path begins.
+    Ops that first occur after the loop's event and after its last matmul do not count, because XLA
+    moved them out of the next loop.
     """
     if not len(loops):
         return
@@ -256,8 +256,8 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[int, ...]]:
     """Return the cells of a time step, and the rows of their matmuls.
 
-    As few cells as possible have as many of the matmuls as possible. Matmuls before and after the
-    cells are left out only if a tanh shows the cells' hidden units.
+    The result has as many matmuls and as few cells as possible. Matmuls before and after the cells
+    are left out only if a tanh shows the cells' hidden units.
     """
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]

@@ -126,7 +126,10 @@ def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the loss's targets in the outputs' layout: () for ``mean``, with lengths for CTC."""
+    """Return the arrays that the loss needs besides the outputs, in the outputs' layout.
+
+    ``mean`` needs none, CTC needs targets and lengths, and other losses need the targets.
+    """
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":

@@ -79,7 +79,7 @@ class ClockedTrainer(loops.Trainer):
         return self.readings.range
 
     def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """Write the readings to a trace file; return (path, final name of the file)."""
+        """Write the readings to a trace file; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         session.write(raw)
         return raw, self.row.framework + ".trace.json"

@@ -94,7 +94,7 @@ class Trainer(loops.Trainer):
         raise NotImplementedError
 
     def settled(self, engine: Any) -> None:
-        """Prepare the engine before its first recorded run."""
+        """Do what an engine needs before its first recorded run; by default, nothing."""
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
         """Run one forward pass; return the outputs with these names."""
@@ -136,7 +136,7 @@ class Trainer(loops.Trainer):
         return self._range
 
     def written(self, session: List[NodeEvent], folder: str) -> Tuple[str, str]:
-        """Write the events to a trace file; return (path, final name of the file)."""
+        """Write the events to a trace file; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         write(session, raw)
         return raw, self.row.name + ".trace.json"

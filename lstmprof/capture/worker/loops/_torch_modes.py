@@ -46,7 +46,7 @@ def set_tf32(precision: str) -> None:
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """Return a function that makes the autocast context for forward and loss (or an empty one)."""
+    """Return a function that makes the context for forward and loss; without AMP it is empty."""
     if precision not in AUTOCAST:
         return contextlib.nullcontext
     wanted = AUTOCAST[precision]
@@ -83,7 +83,7 @@ def set_switches(request: CaptureRequest) -> None:
         torch.backends.mkldnn.set_flags(False)
     torch.autograd.set_detect_anomaly(request.anomaly)
     if request.deterministic:
-        if not hasattr(torch, "use_deterministic_algorithms"):  # before 1.8
+        if not hasattr(torch, "use_deterministic_algorithms"):  # before PyTorch 1.8
             raise _lacks("switch for determinism")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.deterministic = True

@@ -114,7 +114,10 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates; yield (phase, its first operator, end of its operators)."""
+    """Add loss, gradients and updates to the net; yield each phase's name and operators.
+
+    The operators are a range of indices: (name, first index, index after the last).
+    """
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:

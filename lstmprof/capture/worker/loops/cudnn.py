@@ -148,13 +148,13 @@ class Trainer(loops.Trainer):
         return outcome.value()
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write torch.profiler's JSON; return (path, final name of the file)."""
+        """Write torch.profiler's JSON; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return (name of a cuDNN call in the profile, kernels that ran if it occurs), in pairs."""
+        """Return pairs (name of a cuDNN call, kernels that ran if the profile has this call)."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
@@ -185,7 +185,7 @@ def _refuse_without_profiler() -> None:
 
 
 class Mean:
-    """The mean of all outputs as the loss; all gradients are one number, written once."""
+    """The mean of all outputs as the loss; its gradient never changes, so it is written once."""
 
     def __init__(self, network: Any, training: bool) -> None:
         outputs = network.outputs
@@ -252,14 +252,14 @@ Loss = Union[Mean, SquaredError]
 
 
 def loss_of(network: Any, training: bool, targets: Any) -> Loss:
-    """Return the loss of ``network``'s workload: ``mean`` or ``mse``."""
+    """Return the object that computes the loss (``mean`` or ``mse``) of ``network``'s workload."""
     if network.workload.loss == "mean":
         return Mean(network, training)
     return SquaredError(network, training, targets)
 
 
 def sgd(network: Any) -> Call:
-    """Return a call that updates all weights by SGD: w − rate · gradient."""
+    """Return a function that updates all weights by SGD: w − rate · gradient."""
     described = network.cudnn.tensor(four(network.weights.shape))
     call: Call = network.cudnn.bound(
         "cudnnAddTensor",
@@ -280,7 +280,7 @@ def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 
 
 def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
-    """Return a call that computes ``into`` = a − b, for addresses of packed tensors."""
+    """Return a function that computes ``into`` = a − b; all are addresses of packed tensors."""
     operation = network.cudnn.created("OpTensorDescriptor")
     network.cudnn.call(
         "cudnnSetOpTensorDescriptor",
@@ -305,7 +305,7 @@ def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...])
 def reduction(
     network: Any, operation: int, a: int, shape: Tuple[int, ...], into: Buffer
 ) -> Tuple[Call, Buffer]:
-    """Return (a call that reduces the packed tensor ``a`` to one number, its workspace)."""
+    """Return (a function that reduces the packed tensor ``a`` to one number, its workspace)."""
     cudnn = network.cudnn
     descriptor = cudnn.created("ReduceTensorDescriptor")
     cudnn.call(
@@ -330,7 +330,7 @@ def reduction(
 
 
 def operator(function: str) -> ContextManager[Any]:
-    """Return a context that records a cuDNN call of ``function`` as an operator."""
+    """Return a context that records the call of cuDNN's ``function`` in it as an operator."""
     import torch
 
     name = function.replace("cudnn", "cudnn::", 1)

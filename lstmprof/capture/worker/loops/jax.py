@@ -85,7 +85,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         self.function = jax.jit(body, donate_argnums=0)
 
     def _data(self, seed: int) -> Tuple[Data, Data]:
-        """Return (inputs and lengths as ``apply`` takes them, targets), 32-bit NumPy arrays."""
+        """Return ((inputs, lengths if the layers know them), targets): 32-bit NumPy arrays."""
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
         dtype = np.int32 if self.workload.vocabulary else np.float32
@@ -187,7 +187,7 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Return ``sums`` (batch, symbols) shifted by ``places`` symbols, filled with log 0."""
+    """Return ``sums`` (batch, symbols) moved ``places`` symbols later, with log 0 in front."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 

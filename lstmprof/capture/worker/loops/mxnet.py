@@ -111,7 +111,7 @@ class Trainer(loops.Trainer):
         return self.tasks[name]
 
     def written(self, session: str, folder: str) -> Tuple[str, str]:
-        """Repair the profiler's JSON in place; return (path, final name of the file)."""
+        """Repair the profiler's JSON in place; return (path, name to keep it under)."""
         with open(session, encoding="utf-8") as file:
             text = file.read()
         with open(session, "w", encoding="utf-8") as file:

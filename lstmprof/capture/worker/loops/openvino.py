@@ -84,7 +84,7 @@ class Trainer(_onnx.Trainer):
         return float(outcome)
 
     def settled(self, engine: Engine) -> None:
-        """Store the counters after the first runs, which allocate memory, to subtract them."""
+        """Store the counters after the first runs, which allocate memory and get no events."""
         self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 

@@ -112,7 +112,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return the needles of the implementation; for a step compiled by XLA, only ``XLA``."""
+        """Return pairs as in the base class; if XLA compiles the step, one that always fits."""
         return [("", XLA)] if self.xla else super().needles()
 
 
@@ -149,7 +149,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer, which runs one fused kernel per variable with a dense gradient."""
+    """Return the optimizer; it runs one fused kernel for each variable whose gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
@@ -302,7 +302,10 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return "number name" -> TensorFlow variable, or the one that a Keras variable wraps."""
+        """Return "number name" -> TensorFlow variable.
+
+        For a Keras variable, this is the TensorFlow variable that it wraps.
+        """
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
             for n, v in enumerate(network.trainable_variables)

@@ -106,7 +106,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         self.fetches: Optional[List[Any]] = None  # the first step creates them
 
     def _made(self) -> List[Any]:
-        """Add the nodes of a step to the graph; return [loss] or [loss, optimizer's update]."""
+        """Add the nodes of a step to the graph; return [loss], in training [loss, update]."""
         loss = self.fed.loss()
         if self.forward_only:
             return [loss]
@@ -134,7 +134,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer, which runs one fused kernel per variable with a dense gradient."""
+    """Return the optimizer; it runs one fused kernel for each variable whose gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)

@@ -84,7 +84,7 @@ class Trainer(_symbolic.Trainer):
     library = LIBRARY
 
     def settings(self) -> Dict[str, Any]:
-        """Return which BLAS Theano's matmuls call."""
+        """Return the setting ``blas``: which BLAS Theano's matmuls call."""
         if not theano.config.cxx:
             return {"blas": "NumPy's"}
         libraries = [flag[2:] for flag in theano.config.blas.ldflags.split() if flag[:2] == "-l"]

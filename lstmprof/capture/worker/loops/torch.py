@@ -187,7 +187,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """Return the inputs of ops from a separate session; a CUDA graph has no ops."""
+        """Return the inputs of ops from a separate session; [] for a CUDA graph: it has no ops."""
         if self.cuda_graph:
             return []
         with self.recording_shapes(folder) as inputs:
@@ -339,7 +339,7 @@ class GraphedWork:
 
 
 class File(UsersFile):
-    """A user's file with PyTorch; parameters have their names in the module."""
+    """A user's file with PyTorch; parameters are keyed by their names in the module."""
 
     def seed(self) -> None:
         """Seed torch's generators on every device."""

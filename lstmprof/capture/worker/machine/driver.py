@@ -178,7 +178,7 @@ def tensorflow_sees() -> GpuView:
     """Return what TensorFlow reports about GPUs."""
     import tensorflow as tf
 
-    built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since 2.3
+    built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since TF 2.3
     gpus = tf.config.list_physical_devices("GPU")
     return GpuView("tensorflow", tf.__version__, built.get("cuda_version"), len(gpus))
 

@@ -40,7 +40,7 @@ LATER_ROUND = "measured in the first round only"
 def facts(
     request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """Return ``peaks`` for run.json, measured in the first round if it profiles."""
+    """Return ``peaks`` for run.json; measure them only if this round profiles."""
     if not request.peaks:
         return unmeasured(request.precision, TURNED_OFF)
     if not request.steps_to_profile:

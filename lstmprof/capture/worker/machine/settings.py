@@ -105,7 +105,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Return the environment ``variables`` that libraries of a step read."""
+    """Return those of the environment ``variables`` that libraries of a step may read, by name."""
     return {
         name: variables[name]
         for name in sorted(variables)
@@ -151,13 +151,13 @@ def _cpu_controller(root: str) -> str:
 
 
 def _upwards(root: str, path: str) -> List[str]:
-    """Return the folder of ``path`` in ``root`` and all folders above it."""
+    """Return the folder of ``path`` in ``root``, and the folders above it up to ``root``."""
     parts = [part for part in path.split("/") if part]
     return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _limit(place: str) -> List[float]:
-    """Return [number of CPUs] allowed by a cgroup's folder (version 1 or 2), or []."""
+    """Return [number of CPUs] that a cgroup's folder (version 1 or 2) allows; [] if no limit."""
     words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

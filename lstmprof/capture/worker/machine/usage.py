@@ -117,8 +117,9 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
 
     Return None if the kernel does not count this time.
 
-    The calling thread may lose its CPU while the other threads are read. So the calling thread is
-    read last, or first if the measured time ``ends`` with this call.
+    The calling thread may lose its CPU while this function reads the other threads, and this wait
+    must not count. So the function reads the calling thread last when the measured time begins, and
+    first when it ``ends``.
     """
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")

@@ -42,7 +42,7 @@ class Profiler:
         return False
 
     def find_device(self) -> None:
-        """Find out on which device this process works now."""
+        """Store on which device this process works now."""
 
     def wait(self, outcome: Any = None) -> None:
         """Wait until the device has finished; ``outcome`` is the result of a step."""
@@ -64,11 +64,14 @@ class Profiler:
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profile of ``session`` to a file; return (path, final name of the file)."""
+        """Write the profile of ``session`` to a file; return (path, name to keep it under)."""
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return (a function with almost no work, its number of recorded events), or None."""
+        """Return (a function with almost no work, number of events that a call records).
+
+        Return None if there is no such function.
+        """
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
@@ -107,7 +110,10 @@ def xplane_in(folder: str) -> Tuple[str, str]:
 
 
 def keras_version() -> Optional[str]:
-    """Return the version of the Keras that the implementation uses, or of any imported Keras."""
+    """Return the version of the implementation's Keras; if it uses none, of the imported Keras.
+
+    Return None without Keras.
+    """
     taken = sys.modules.get("lstmprof.implementations.keras._installed")
     keras = getattr(taken, "keras", None) or sys.modules.get("keras")
     version: Optional[str] = getattr(keras, "__version__", None)
@@ -174,7 +180,10 @@ KERAS = "keras"
 
 
 def framework_of(name: Optional[str] = None) -> str:
-    """Return the framework ``name``, or the only imported framework; for Keras, its backend."""
+    """Return the framework ``name`` or, without a name, the only imported framework.
+
+    Instead of Keras, return the framework on which Keras runs.
+    """
     if name == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if name is not None:

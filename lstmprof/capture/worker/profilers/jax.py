@@ -102,7 +102,10 @@ def cuda_version(platform: str) -> Optional[str]:
 
 
 def _without_python_calls() -> Dict[str, Any]:
-    """Return arguments of ``start_trace`` that do not record Python, if there are any."""
+    """Return arguments of ``start_trace`` that turn off the recording of Python calls.
+
+    The result is empty if this JAX has no such option.
+    """
     if not hasattr(jax.profiler, "ProfileOptions"):
         return {}
     options = jax.profiler.ProfileOptions()

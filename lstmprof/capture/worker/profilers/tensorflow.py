@@ -73,7 +73,7 @@ class TensorflowProfiler(Profiler):
 
     def facts(self) -> Dict[str, Any]:
         """Return facts about framework and device for run.json."""
-        built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since 2.3
+        built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since TF 2.3
         gpus = tf.config.get_visible_devices("GPU")
         gpu = self.device != "cpu"
         details = tf.config.experimental.get_device_details(gpus[0]) if gpu else {}

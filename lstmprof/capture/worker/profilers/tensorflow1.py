@@ -112,7 +112,7 @@ class Tensorflow1Profiler(Profiler):
         return self.trace.range
 
     def written(self, session: SessionTrace, folder: str) -> Tuple[str, str]:
-        """Write the timeline of the session to a file; return (path, final name)."""
+        """Write the timeline of the session to a file; return (path, name to keep it under)."""
         os.makedirs(folder, exist_ok=True)
         raw = os.path.join(folder, "timeline.json")
         session.write(raw)

@@ -92,7 +92,7 @@ class TorchProfiler(Profiler):
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return the times around two events; None if the profiler's times are whole µs."""
+        """Return the times around the events of ``call``; None if the times are whole µs."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -111,7 +111,7 @@ class TorchProfiler(Profiler):
         return ranges
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profiler's JSON; return (path, final name of the file)."""
+        """Write the profiler's JSON; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         kind = "pt" if HAS_KINETO else "autograd"
@@ -146,7 +146,7 @@ def _quiet(session: Any) -> Iterator[None]:
     PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. If there is a
     GPU, these lines are not suppressed, because the level that hides them would also hide CUPTI's
     errors. A level that the user has set is not changed. PyTorch 2.9 to 2.12 warn that a second
-    cycle would clear the events.
+    cycle would clear the events; this warning is hidden, too.
     """
     kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
     with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
@@ -174,7 +174,7 @@ def _gpus_in_use() -> List[int]:
 
 def _graphs_are_alive() -> bool:
     """Return whether any CUDA graph exists, which a step may replay."""
-    graph = getattr(torch.cuda, "CUDAGraph", None)  # since 1.10
+    graph = getattr(torch.cuda, "CUDAGraph", None)  # since PyTorch 1.10
     return graph is not None and any(issubclass(type(made), graph) for made in gc.get_objects())
 
 
@@ -221,12 +221,12 @@ def fp32_precision(*place: str) -> Optional[str]:
 
 def settings(device_type: str) -> Dict[str, Any]:
     """Return torch's current settings; settings that this version does not show are None."""
-    mkldnn = getattr(torch.backends, "mkldnn", None)  # since 1.1
-    onednn = getattr(mkldnn, "enabled", None)  # since 1.11
+    mkldnn = getattr(torch.backends, "mkldnn", None)  # since PyTorch 1.1
+    onednn = getattr(mkldnn, "enabled", None)  # since PyTorch 1.11
     available = mkldnn is None or mkldnn.is_available()
     facts = {
         "anomaly_mode": _call("is_anomaly_enabled"),
-        "deterministic": _call("are_deterministic_algorithms_enabled"),  # since 1.8
+        "deterministic": _call("are_deterministic_algorithms_enabled"),  # since PyTorch 1.8
         "onednn": available and onednn if isinstance(onednn, bool) or not available else None,
         "matmul_precision": _matmul_precision(device_type),
         "intra_op_threads": torch.get_num_threads(),
@@ -257,7 +257,10 @@ def _matmul_precision(device_type: str) -> Optional[str]:
 
 
 def _tf32() -> Dict[str, Optional[bool]]:
-    """Return whether matmuls and cuDNN's recurrent layers may use TF32; None before PyTorch 1.7."""
+    """Return two settings: whether matmuls, and whether cuDNN's recurrent layers, may use TF32.
+
+    A value is None if this PyTorch (before 1.7) does not have the setting.
+    """
     matmul, cudnn = fp32_precision("cuda", "matmul"), fp32_precision("cudnn", "rnn")
     if matmul is not None and cudnn is not None:
         return {"matmul_tf32": matmul == "tf32", "cudnn_tf32": cudnn == "tf32"}

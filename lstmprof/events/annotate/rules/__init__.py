@@ -110,7 +110,7 @@ def rnn_family(name: str) -> str | None:
 
 
 def rule_text(number: int) -> str:
-    """Return the unique text of the rule in the column ``rule``: ``op: <reason> (<framework>)``."""
+    """Return a rule's unique text for the column ``rule``: ``op: <reason> (<framework>)``."""
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:

@@ -11,7 +11,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
-    """Make a rule for op types, whatever node and vendor's prefix: ``<node>:_Mkl<OpType>``."""
+    """Make a rule for op types with any node and vendor's prefix: ``<node>:_Mkl<OpType>``."""
     pattern = rf"(?:.*[^:])?:(?:_Mkl(?:Native)?|_Native)?(?:{types})"
     return Rule(category, "tensorflow", pattern, reason)
 
