@@ -208,7 +208,7 @@ def _can_fuse(profile: StepProfile) -> bool:
     "one of three cases holds. (1) A GPU runs a built-in implementation (`lstmprof list`) that "
     "XLA can compile. (2) A GPU runs another program and waits for its launches, and XLA can "
     "compile all ops of the step. (3) A CPU runs a Keras layer as a loop over time steps, and "
-    "dispatch within the loop takes 5 % or more of the step",
+    "dispatch, lists and sums of gradients in the loop take 5 % or more of the step",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
     sources=("https://openxla.org/xla/tf2xla",),
@@ -216,7 +216,8 @@ def _can_fuse(profile: StepProfile) -> bool:
 def xla(f: Finding) -> Match | None:
     # On a CPU, steps with XLA took 1.1 to 1.25 times as long as steps without XLA (TensorFlow
     # 2.21, 16 and 64 sequences). So the fix on a CPU is to unroll a Keras layer: 4.8 ms became
-    # 4.4 ms. The ops of the cells remain, so unrolling saves at most the dispatch in the loops.
+    # 4.4 ms. The ops of the cells remain. So unrolling saves at most the dispatch, the lists and the
+    # sums of gradients in the loops.
     profile = f.slow
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):

@@ -268,6 +268,8 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
 
 #: Name of an op in a loop of a recurrent layer in TensorFlow; group 1 is the name of the loop.
 _LAYERS_LOOP = re.compile(r"(.*(?i:lstm|gru|rnn).*?/while(?:_\d+)?)/")
+#: Ops in such a loop that are no part of a cell.
+_BESIDE_CELLS = re.compile(r":(?:AddN|TensorList\w+)$")
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
@@ -322,9 +324,10 @@ def paths(lane: Lane) -> dict[str, float]:
 
 
 def looping_ns(lane: Lane) -> int:
-    """Return the dispatch per step within loops of TensorFlow's recurrent layers, in ns.
+    """Return the ns per step that loops of TensorFlow's recurrent layers need besides their cells.
 
-    A loop lasts from the start of its first op to the end of its last op in a step.
+    This is the dispatch from the start of a loop's first op to the end of its last op in a step,
+    and the time of its ops that store time steps in lists or add up gradients.
     """
     loops = [match and match[1] for match in map(_LAYERS_LOOP.match, lane.texts)]
     kinds = {loop: number for number, loop in enumerate(loops) if loop}
@@ -338,7 +341,9 @@ def looping_ns(lane: Lane) -> int:
     order = np.argsort(start)
     until = np.maximum.accumulate(end[order])
     since = np.maximum(start[order], np.append(start[order][:1], until[:-1]))
-    return int(lane.idle_within(("dispatch",), since, until).sum()) // lane.steps
+    dispatch_ns = lane.idle_within(("dispatch",), since, until).sum()
+    beside = rows[lane.events.where_name(_BESIDE_CELLS.search)[rows]]
+    return int(dispatch_ns + lane.busy[beside].sum()) // lane.steps
 
 
 def keras_frames(lane: Lane) -> bool:
