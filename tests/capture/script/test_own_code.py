@@ -203,7 +203,12 @@ CASES = [
         *(("lstm", 10, 8, 8, 24, 1, 1), 120),
     ),
     Case(
-        *("transformers_numbers", "transformers", "dispatch,matmul", "whole sequence in one call"),
+        *(
+            "transformers_numbers",
+            "transformers",
+            "Python,dispatch,matmul",
+            "whole sequence in one call",
+        ),
         *(("lstm", 1, 8, 6, 20, 1, 1), 120),
     ),
     Case(
