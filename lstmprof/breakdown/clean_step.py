@@ -19,7 +19,7 @@ from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.script_waits import SCRIPT_WAITS, with_waits
+from lstmprof.breakdown.script_waits import SCRIPT_WAITS, slept_ns, with_waits
 from lstmprof.breakdown.slot_times import (
     BETWEEN_PROCESSES,
     BETWEEN_RAISED,
@@ -233,12 +233,13 @@ def clean_step(
     has_time = left_ns > 0
     columns = (moved.window, moved.row, moved.label, moved.start_ns, moved.end_ns)
     moved = Intervals(moved.labels, *(column[has_time] for column in columns))
-    if measured is not None and device is None:
-        moved = with_waits(events, moved, measured.info.script_lines or ())
+    lines = (measured.info.script_lines or ()) if measured and device is None else ()
+    moved = with_waits(events, moved, lines)
     waits = np.array([part == SCRIPT_WAITS for _, part in moved.labels], dtype=np.bool_)
     waits_ns = float((moved.end_ns - moved.start_ns)[waits[moved.label]].sum()) / count
     estimate = Estimate(clean_ns, cost_ns, stalled, quantile, rounds)
-    span, parts = spans_of(slots, estimate, disturbance, waits_ns)
+    sleeps_ns = min(slept_ns(lines), waits_ns)
+    span, parts = spans_of(slots, estimate, disturbance, waits_ns, sleeps_ns)
     return CleanStep(
         rank=rank,
         device=device,

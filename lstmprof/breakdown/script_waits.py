@@ -7,6 +7,7 @@ time is taken from the longest times between ops, because a wait is one long tim
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -21,9 +22,17 @@ from lstmprof.runs.fields import ScriptLine
 
 #: Name of the part of idle time in which a line of the script waits.
 SCRIPT_WAITS = "waiting"
+#: Calls that sleep: a busy machine makes all other lines, and all other waits, longer.
+SLEEPS = re.compile(r"time\.sleep")
 #: lstmprof places waits in the longest times between ops first. It uses a time that is shorter than
 #: this share of all waits only if the longer times are too short for all waits. Chosen by hand.
 LEAST_SHARE = 0.05
+
+
+def slept_ns(lines: Iterable[ScriptLine]) -> int:
+    """Return for how many ns per step the thread of the steps sleeps in ``lines``."""
+    sleeping = (line for line in lines if not line.beside and SLEEPS.fullmatch(line.call or ""))
+    return sum(line.waits_ns or 0 for line in sleeping)
 
 
 def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:

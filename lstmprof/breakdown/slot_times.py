@@ -368,12 +368,17 @@ Parts = tuple[tuple[tuple[str, str], Span], ...]
 
 
 def spans_of(
-    slots: SlotTimes, estimate: Estimate, disturbance: Disturbance, waits_ns: float = 0.0
+    slots: SlotTimes,
+    estimate: Estimate,
+    disturbance: Disturbance,
+    waits_ns: float = 0.0,
+    sleeps_ns: float = 0.0,
 ) -> tuple[Span, Parts]:
     """Return the length of the step and of each part that has time, each with its 95 % interval.
 
-    In ``waits_ns`` of the step, the script sleeps or waits for a lock. A busy CPU does not make
-    these waits longer. They have their own part, and still count in the part ``python``, too.
+    The script waits for ``waits_ns`` of the step, and sleeps for ``sleeps_ns`` of these. A busy CPU
+    does not make sleeps longer, unlike waits for another thread. All waits have their own part, and
+    still count in the part ``python``, too.
     """
     share, labels = slots.share, slots.intervals.labels
     length_ns = slots.new_lengths(estimate.times)
@@ -388,11 +393,11 @@ def spans_of(
         between = max(between, disturbance.between)
     usual = Z95 * between / math.sqrt(rounds)
 
-    def span(ns: float, median_ns: float, own: tuple[float, float], computes: float = 1.0) -> Span:
+    def span(ns: float, median_ns: float, own: tuple[float, float], awake: float = 1.0) -> Span:
         further = math.log(max(median_ns, ns) / ns) if ns > 0 else 0.0
         disturbed = min(max(further - QUIET_SPREAD, 0.0), disturbance.most)
-        long, short = (math.hypot(min(log, disturbance.most), computes * usual) for log in own)
-        low = ns * math.exp(-long - disturbed - computes * disturbance.down)
+        long, short = (math.hypot(min(log, disturbance.most), awake * usual) for log in own)
+        low = ns * math.exp(-long - disturbed - awake * disturbance.down)
         return Span(low, ns, ns * math.exp(short))
 
     parts = [
@@ -402,9 +407,10 @@ def spans_of(
     ]
     step_ns = float(estimate.times @ share)
     if waits_ns > 0:
-        parts.append((("idle", SCRIPT_WAITS), span(waits_ns, waits_ns, error, 0.0)))
-    computes = max(1 - waits_ns / step_ns, 0.0) if step_ns > 0 else 1.0
-    return span(step_ns, float(medians.sum()), error, computes), tuple(parts)
+        awake = max(1 - sleeps_ns / waits_ns, 0.0)
+        parts.append((("idle", SCRIPT_WAITS), span(waits_ns, waits_ns, error, awake)))
+    awake = max(1 - sleeps_ns / step_ns, 0.0) if step_ns > 0 else 1.0
+    return span(step_ns, float(medians.sum()), error, awake), tuple(parts)
 
 
 _Error = tuple[float, float]

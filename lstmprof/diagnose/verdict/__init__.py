@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.breakdown.now_and_then import Rare
+from lstmprof.breakdown.script_waits import SLEEPS
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose.certainty import Level, Outcome, State, certainty_of
 from lstmprof.diagnose.certainty.pair import (
@@ -436,11 +437,10 @@ EXPLAINED_SHARE = 0.5
 #: device; they explain synchronisation, and nothing else.
 _HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
-_SLEEPS = re.compile(r"time\.sleep")
 #: Rows of (pattern for the name of a call, words for what the call does). The first row that
 #: matches decides.
 _ACTIVITIES = (
-    (_SLEEPS, "sleeps"),
+    (SLEEPS, "sleeps"),
     (re.compile(r"gc\.collect"), "runs the garbage collector"),
     (re.compile(r"\.(debug|info|warning|error)|logging\..*|(builtins\.)?print"), "logs"),
     (re.compile(r"(os|posix|nt)\.(fsync|fdatasync|sync|write)|.*\.(write|flush)"), "writes a file"),
@@ -456,7 +456,7 @@ def line_of(finding: Finding) -> str:
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
-        if line.call is not None and _SLEEPS.fullmatch(line.call):
+        if line.call is not None and SLEEPS.fullmatch(line.call):
             ns = line.ns or ns  # on a busy machine, all lines but sleeps take longer
         if finding.kind == causes.WAITING:
             ns = line.waits_ns or 0
