@@ -37,7 +37,7 @@ SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run in mixed precision of which a run in fp32 exists, too.
+    """Return one row per run in mixed precision if there is a run of the same kind in fp32.
 
     A row has the step in mixed precision divided by the fp32 step, and the casts.
     """

@@ -124,7 +124,7 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
 #: index, the offset in ns up to which a segment is on the path). The offset is None if the whole
 #: activity or segment is on the path.
 _Node = tuple[bool, int, int | None]
-#: What fills a time interval of the path: an activity or segment, as (whether it is an activity,
+#: Content of a time interval of the path: an activity or segment, as (whether it is an activity,
 #: its index); or a part without an event, as its name; or None if unknown.
 _Content = str | tuple[bool, int] | None
 

@@ -1,4 +1,4 @@
-"""What each segment, activity and sync of a step waited for, and how long it took after that.
+"""Find for which event each segment, activity and sync of a step waited, and its delay after that.
 
 ::
 
@@ -40,7 +40,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """What each activity waited for; arrays have one entry per activity, sorted by start.
+    """The causes of waits of activities; arrays have one entry per activity, sorted by start.
 
     The activity starts when all conditions are met: ``latency_ns`` after the point ``launched``,
     ``gap_ns`` after ``same_stream`` ended, and ``delay_ns`` after ``other_stream`` ended.

@@ -37,7 +37,7 @@ Array = Any  # of float64
 
 @dataclass(frozen=True)
 class DirectionTrace:
-    """What the backward pass needs of one direction of a layer, in the direction's time order."""
+    """Arrays of one direction for its backward pass, in the direction's time order."""
 
     inputs: Array
     steps: List[Tuple[Array, ...]]  # values that the cell keeps for each step

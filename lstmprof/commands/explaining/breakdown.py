@@ -26,7 +26,7 @@ _TOP, _TOP_OF_ONE = 5, 20
 #: Minimum size in bytes of a profile whose first step is shown early. lstmprof reads a smaller
 #: profile in about three seconds.
 LEAST_BYTES = 2**28
-#: Largest number of devices of which the first step is printed. If there are more, a last line says
+#: Largest number of devices whose first step is printed. If there are more, a last line says
 #: how many.
 _LANES_EACH = 2
 

@@ -39,8 +39,8 @@ from lstmprof.runs.fields import Recompiled
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: lstmprof prefers to name a function of which it knows why it was compiled again, if compiling it
-#: takes at least this share of the longest compile time of a function. Chosen by hand.
+#: lstmprof prefers to name a function with a known reason for compiling it again. Such a function
+#: must take at least this share of the longest compile time of a function. Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {

@@ -391,7 +391,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide ``rows`` among the ``runs`` of a loop, in each of which a node runs equally often."""
+    """Divide ``rows`` among the ``runs`` of a loop; a node runs equally often in each run."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -425,7 +425,7 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
     """Return ``unit`` with the cell and inputs that its matmuls show; activations may be omitted.
 
-    An LSTM of which the profile has only one tanh would look like a GRU.
+    If the profile has only one tanh of an LSTM, the LSTM would look like a GRU.
     """
     weights = [op.weight for op in ops if op.role == PRODUCT]
     known = [weight for weight in weights if weight]

@@ -1,4 +1,4 @@
-"""What the worker reads and measures of its machine: CPUs, GPU, counters, energy, peak rates.
+"""Read and measure the machine of the worker: CPUs, GPU, counters, energy, peak rates.
 
 This file imports nothing.
 """
