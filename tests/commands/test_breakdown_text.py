@@ -110,7 +110,7 @@ def test_layers_of_small_cells_may_be_missing_in_tensorflow(
     (tmp_path / "mine").mkdir()
     write_tables(tmp_path / "mine", run_info(facts), events)
     assert lstmprof(["breakdown", str(tmp_path / "mine"), "--table", "layers"]) == 0
-    assert ("TensorFlow omits CPU ops" in capsys.readouterr().out) == omits
+    assert ("TensorFlow does not record CPU ops" in capsys.readouterr().out) == omits
 
 
 def test_a_run_of_own_code_has_no_workload_in_its_heading(

@@ -74,8 +74,8 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
             info, rows = breakdown.run.info, breakdown.table(name).num_rows
             if name == "layers" and not rows and (info.framework, info.device) == _OMITS_OPS:
                 terminal.write_line(
-                    "TensorFlow omits CPU ops that take less than about 3 µs (8,000 cycles), so "
-                    "layers of small cells may be missing"
+                    "TensorFlow does not record CPU ops shorter than about 3 µs (8,000 cycles), so "
+                    "layers of small cells may be missing here"
                 )
             continue
         steps = breakdown.steps(profiled=True)

@@ -115,8 +115,7 @@ _EACH = 0.9
 @Remedy(
     name="nodes of a level together",
     cause="the LSTM cells form trees, and run node by node",
-    fix="compute all nodes of one level of all trees in one call of the cell, as DGL and "
-    "pytorch-tree-lstm do",
+    fix="call the cell once per level of all trees, from the leaves to the roots (see DGL)",
     condition="A step runs eight or more LSTM cells one by one. `lstmprof run` or `lp.profile` saw "
     "that a function of the script calls itself several times from one call. This function takes "
     "at least half as long as the forward passes of the cells",
@@ -133,7 +132,8 @@ def cells_of_trees(f: Finding) -> Match | None:
     tree = f.slow.info.script_tree
     if tree is None or not forms_trees(f.slow):
         return None
-    return Match(f"{tree.function} ({tree.file}:{tree.line}) calls itself several times")
+    name = tree.function
+    return Match(f"one call of {name} ({tree.file}:{tree.line}) calls {name} several times")
 
 
 def forms_trees(profile: StepProfile) -> bool:

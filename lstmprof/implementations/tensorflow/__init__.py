@@ -176,7 +176,7 @@ def mixed_precision(precision: str) -> None:
     """
     if precision == "amp-bf16" and not _computes_in_bfloat16():
         raise CaptureError(
-            "TensorFlow computes in bfloat16 only on a CPU with AVX-512, which this CPU lacks",
+            "on a CPU, TensorFlow needs AVX-512 to compute in bfloat16, and this CPU lacks it",
             "use another --precision",
         )
     option = {
