@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker.machine import host, peaks as worker_peaks
 from lstmprof.capture.worker.machine.peaks import faster
 from lstmprof.workloads import Workload

@@ -181,7 +181,7 @@ def jax_step(row: Implementation, workload: Workload) -> Found:
 
 def pytensor_step(row: Implementation, workload: Workload) -> Found:
     pytensor = pytest.importorskip("pytensor")
-    from lstmprof.capture.worker.loops.pytensor import LIBRARY
+    from lstmprof.capture.worker.loops.symbolic.pytensor import LIBRARY
 
     file, module, batch = built(row, workload)
     own, (inputs, targets, lengths) = file.parameters(module), LIBRARY.symbols(workload)

@@ -9,8 +9,8 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import NSYS, CaptureRequest
-from lstmprof.capture.worker import calibration, users_file
-from lstmprof.capture.worker.profilers import NsysProfiler, Profiler
+from lstmprof.capture.worker import users_file
+from lstmprof.capture.worker.profilers import NsysProfiler, Profiler, calibration
 from lstmprof.capture.worker.profiling import (
     Profiled,
     Ranges,
@@ -23,6 +23,12 @@ from lstmprof.capture.worker.profiling import (
 from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
+
+#: Framework whose loop shares a folder with that of a similar framework -> the folder.
+ROOMS = {
+    **dict.fromkeys(("onnxruntime", "openvino"), "onnx."),
+    **dict.fromkeys(("pytensor", "theano"), "symbolic."),
+}
 
 
 class Trainer(Profiler):
@@ -150,4 +156,4 @@ def loop_of(row: Implementation) -> Any:
 
         if tensorflow.__version__.startswith("1."):
             name = "tensorflow1"
-    return importlib.import_module("{}.{}".format(__name__, name))
+    return importlib.import_module("{}.{}".format(__name__, ROOMS.get(name, "") + name))
