@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from lstmprof import formats, implementations
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.request import CaptureRequest, refusal
+from lstmprof.capture.worker import loops
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload
@@ -33,7 +33,7 @@ def loop_of(name: str) -> Any:
     framework = implementations.find(name).framework
     pytest.importorskip(framework)
     pytest.importorskip("onnx")
-    return importlib.import_module("lstmprof.capture.worker.loops." + framework)
+    return loops.loop_for(framework)
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -24,10 +24,10 @@ from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
-#: Framework whose loop shares a folder with that of a similar framework -> the folder.
-ROOMS = {
-    **dict.fromkeys(("onnxruntime", "openvino"), "onnx."),
-    **dict.fromkeys(("pytensor", "theano"), "symbolic."),
+#: Framework whose loop is in a folder with the loop of a similar framework -> its module here.
+PLACES = {
+    **{name: "onnx." + name for name in ("onnxruntime", "openvino")},
+    **{name: "symbolic." + name for name in ("pytensor", "theano")},
 }
 
 
@@ -156,4 +156,9 @@ def loop_of(row: Implementation) -> Any:
 
         if tensorflow.__version__.startswith("1."):
             name = "tensorflow1"
-    return importlib.import_module("{}.{}".format(__name__, ROOMS.get(name, "") + name))
+    return loop_for(name)
+
+
+def loop_for(framework: str) -> Any:
+    """Return the module of the loop for ``framework``."""
+    return importlib.import_module("{}.{}".format(__name__, PLACES.get(framework, framework)))
