@@ -71,7 +71,10 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """Return the ns without a matmul or elementwise op, divided by the number of these ops."""
+        """Return the mean gap per matmul or elementwise op in ns.
+
+        The gaps are the length of the pass minus the times of its matmuls and elementwise ops.
+        """
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 

@@ -161,7 +161,7 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Return a mask of the calls by which the host reads a value, and of views before them."""
+        """Select calls by which the host reads a value, and the views right before these calls."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:

@@ -1,11 +1,11 @@
-"""The fastest implementation of a network on this machine: measured, ranked, with its code.
+"""Measure a network's implementations on this machine, rank them, show the code of the fastest.
 
 ::
 
     request ─ candidates ─ first look, one round each ─ fastest, several rounds ─ ranking
 
 Each implementation that runs here is first timed in one round. The fastest of them are then timed
-again: their processes take turns, so that changes of the machine's speed affect all of them.
+again, in processes that take turns, so that changes of the machine's speed affect all of them.
 ``diagnose`` compares each implementation with the fastest and says why it is slower. If the step
 of an implementation does not differ from the fastest step beyond noise, the two are tied.
 """

@@ -204,7 +204,10 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
 
 
 def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
-    """Return noun -> durations in ns; ``nouns`` are indices in ``WORK``."""
+    """Return the durations in ns of the work with each noun of ``WORK``, such as ``matmul``.
+
+    ``nouns`` has an index in ``WORK`` for each duration in ``length_ns``.
+    """
     return {noun: length_ns[nouns == code] for code, noun in enumerate(WORK)}
 
 

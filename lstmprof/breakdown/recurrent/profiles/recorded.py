@@ -64,7 +64,10 @@ def _shape(entry: Any) -> Any:
 
 
 def shape_at(shapes: list[Any], number: int, dimensions: int) -> Shape | None:
-    """Return the shape of input number ``number``; None unless it has this number of dimensions."""
+    """Return the shape of input ``number`` (0 is the first).
+
+    Return None if this shape does not have exactly ``dimensions`` dimensions.
+    """
     shape = shapes[number] if number < len(shapes) else None
     return shape if isinstance(shape, tuple) and len(shape) == dimensions else None
 

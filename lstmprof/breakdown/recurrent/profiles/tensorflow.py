@@ -1,4 +1,4 @@
-"""Recurrent layers and loops of cells in TensorFlow: by the names of nodes, ``<node>:<OpType>``.
+"""Find TensorFlow's recurrent layers and loops of cells by names of nodes, ``<node>:<OpType>``.
 
 - One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one layer.
 - A loop: TensorFlow 2 names the nodes of its body ``<loop>/body/_<n>/<loop>/<node>``, its condition
@@ -6,7 +6,8 @@
   and ``gradients/while/…``. The condition runs once more than the body in each run of the loop.
 
 A loop has a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a MatMul
-with σ and tanh (which TensorFlow omits if they are short), or MatMuls as wide as the gates.
+with σ and tanh, or MatMuls as wide as the gates. TensorFlow omits short σ and tanh ops from its
+profile, so the last case needs neither.
 """
 
 from __future__ import annotations
@@ -178,7 +179,10 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
-    """Yield the calls that events of this ``kind`` show; ``column`` has the names of nodes."""
+    """Yield the calls of recurrent layers and loops of cells, found in events of one ``kind``.
+
+    ``column`` is the name of the column with the names of nodes.
+    """
     codes, texts = events.texts(column)
     nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
     rows = np.flatnonzero(events.is_kind(kind) & np.isin(codes, list(nodes)))
