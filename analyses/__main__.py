@@ -12,7 +12,7 @@ import lstmprof as lp
 from analyses import PARTS, Part, printing, question, steps, sweep
 from analyses.claims import ALIKE, Claim
 from analyses.published import STUDIES
-from lstmprof.errors import LstmprofError
+from lstmprof.base.errors import LstmprofError
 
 HEAD = """\
 # What benchmark studies of LSTMs found, and what we see

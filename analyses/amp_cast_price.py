@@ -19,7 +19,7 @@ import lstmprof as lp
 from analyses import drawing, steps, sweep
 from analyses.claims import ALIKE, Claim, Measured, quoted
 from analyses.printing import main
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 
 COMMAND = (
     "lstmprof capture --impl torch-lstmcell-basic --precision fp32 --precision amp-bf16 "

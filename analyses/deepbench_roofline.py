@@ -21,7 +21,7 @@ from analyses import drawing, steps
 from analyses.claims import Claim
 from analyses.printing import main
 from analyses.published import DEEPBENCH, rows as published
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 from lstmprof.runs.metadata import condition
 
 COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"

@@ -23,7 +23,7 @@ from analyses import drawing, steps
 from analyses.claims import Claim, Measured
 from analyses.printing import main
 from analyses.published import GLAMPLE, rows as published
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 
 COMMAND = (
     "lstmprof capture --impl torch-nn-lstm --impl tf-lstmcell --impl pytensor-scan "

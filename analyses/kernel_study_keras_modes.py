@@ -19,7 +19,7 @@ import lstmprof as lp
 from analyses import drawing, steps, sweep
 from analyses.claims import ALIKE, Claim, quoted
 from analyses.printing import main
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 
 MODE1, MODE2 = ("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")
 COMMAND = (

@@ -21,7 +21,7 @@ from analyses import drawing, steps, sweep
 from analyses.claims import Claim, Measured, quoted
 from analyses.printing import main
 from analyses.published import KERNELS, rows as published
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 
 SIZES = (
     "--mode forward --device cuda --workload deepbench-lstm-h512-b16-t25 "

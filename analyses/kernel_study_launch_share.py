@@ -18,7 +18,7 @@ import lstmprof as lp
 from analyses import drawing
 from analyses.claims import Claim, Measured, alike, quoted
 from analyses.printing import main
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 
 COMMAND = (
     "lstmprof capture --impl 'torch-*' --impl 'keras-lstm*' --mode forward --device cuda:0 "

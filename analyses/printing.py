@@ -14,7 +14,7 @@ import pandas as pd
 import lstmprof as lp
 from analyses import title
 from analyses.claims import Claim, Measured, number
-from lstmprof.errors import LstmprofError
+from lstmprof.base.errors import LstmprofError
 from lstmprof.runs.run import is_run, run_folders_in
 
 #: Text for unknown values.

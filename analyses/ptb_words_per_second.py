@@ -19,7 +19,7 @@ from analyses import drawing, steps
 from analyses.claims import Claim, quoted
 from analyses.printing import main
 from analyses.published import PTB, PTB_TEMPLATE, rows as published
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 
 COMMAND = (
     "lstmprof capture --impl torch-nn-lstm --workload ptb-large; lstmprof capture "

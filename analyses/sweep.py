@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from analyses.claims import Measured
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 
 FILE = Path(__file__).parent / "measured" / "kernel_study.csv"
 SIZES = ["batch", "time_steps", "hidden"]

@@ -35,7 +35,7 @@ _IDS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
 _PAUSE_NS = 1000
 _ROW_GROUP = 2**20  # rows per group of the Parquet file, as in files that are written at once
 _CODE = (
-    "import sys; from pathlib import Path; from lstmprof.names import USUAL_TABLES;"
+    "import sys; from pathlib import Path; from lstmprof.base.names import USUAL_TABLES;"
     "from lstmprof.breakdown import break_down; from lstmprof.runs.run import open_run;"
     "found = break_down(open_run(Path(sys.argv[1])), tables=sys.argv[2:] or USUAL_TABLES);"
 )

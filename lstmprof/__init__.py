@@ -62,6 +62,10 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module("lstmprof.capture.callbacks." + name)
+    if name == "errors":
+        from lstmprof.base import errors
+
+        return errors
     if name not in __all__:
         raise AttributeError("module 'lstmprof' has no attribute '{}'".format(name))
     if name == "profile":  # must not import the table libraries into a training process

@@ -37,7 +37,7 @@ def main() -> None:
     """
     try:
         signals = _Signals()
-        from lstmprof.host import process
+        from lstmprof.base import process
 
         process.be_quick()
         sys.setswitchinterval(_TURN_S)
@@ -167,7 +167,7 @@ class _Signals:
 
     def _uncaught(self, *error: Any) -> None:
         """Print the traceback of an uncaught exception, unless a signal is ending the process."""
-        from lstmprof.host import streams
+        from lstmprof.base import streams
 
         if not self.number:
             with streams.guarded():

@@ -16,9 +16,9 @@ from typing import Any
 import click
 
 from lstmprof import __version__
+from lstmprof.base import streams
+from lstmprof.base.errors import CacheWarning, LstmprofError, one_line, system_error, unknown_name
 from lstmprof.commands import VERBS
-from lstmprof.errors import CacheWarning, LstmprofError, one_line, system_error, unknown_name
-from lstmprof.host import streams
 
 _INTERRUPTED = "interrupted; no partial output was left"
 

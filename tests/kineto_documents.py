@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import kineto, raw_file
 

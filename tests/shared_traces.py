@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lstmprof import formats
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events.annotate import annotated
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "traces"

@@ -23,9 +23,9 @@ from analyses.claims import Claim, Measured
 from analyses.printing import answer, main, runs_of
 from benchmarks.samples import samples
 from lstmprof import implementations
+from lstmprof.base.names import TABLES
 from lstmprof.breakdown import TIMINGS
 from lstmprof.implementations import ROWS
-from lstmprof.names import TABLES
 from lstmprof.workloads.studies import named
 
 FOLDER = Path(analyses.__file__).parent

@@ -18,8 +18,8 @@ from in_process import lstmprof
 import lstmprof as lp
 from lstmprof.api.runs import FILES
 from lstmprof.api.wording import with_arguments
-from lstmprof.errors import LstmprofError, RunError, UsageError
-from lstmprof.names import TABLES
+from lstmprof.base.errors import LstmprofError, RunError, UsageError
+from lstmprof.base.names import TABLES
 
 SAMPLES = Path(__file__).parents[1] / "traces"
 PROFILES = Path(__file__).parent / "profiles"

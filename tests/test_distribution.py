@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.interpreters.environments import environment
-from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 pytest.importorskip("hatchling", reason="the build backend hatchling is not installed")

@@ -18,7 +18,7 @@ from pathlib import Path
 import in_process
 import pytest
 
-from lstmprof.errors import LstmprofError
+from lstmprof.base.errors import LstmprofError
 from lstmprof.formats import raw_file
 from lstmprof.runs.run import runs_in
 
@@ -180,7 +180,7 @@ def test_many_writers_of_one_run_leave_one_that_is_whole(tmp_path: Path) -> None
 def test_the_clock_says_nothing_of_what_is_left(tmp_path: Path) -> None:
     file, out = profile(tmp_path / "a.json"), tmp_path / "out"
     code = (
-        "import os, pathlib; from lstmprof.host import scratch;"
+        "import os, pathlib; from lstmprof.base import scratch;"
         f"place = pathlib.Path({str(out)!r}) / (scratch.own_prefix('.partial-') + 'x');"
         "place.mkdir(parents=True); os.utime(place, (2**33, 2**33))"
     )

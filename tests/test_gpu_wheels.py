@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu import wheels
-from lstmprof.errors import CaptureError
+from lstmprof.base.errors import CaptureError
 
 
 def wheel(folder: Path, name: str, module: str, tags: str = "py3-none-any") -> None:

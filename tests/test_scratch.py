@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.errors import RunError
-from lstmprof.host import scratch
+from lstmprof.base import scratch
+from lstmprof.base.errors import RunError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
-MAKE = "from lstmprof.host import scratch; print(scratch.own_prefix({!r}), end='')"
+MAKE = "from lstmprof.base import scratch; print(scratch.own_prefix({!r}), end='')"
 
 
 def of_a_dead_process(prefix: str) -> str:
@@ -81,7 +81,7 @@ def test_two_namespaces_that_share_a_folder_do_not_sweep_each_other(tmp_path: Pa
     for name in (own, dead):
         (tmp_path / name).mkdir()
     code = (
-        "from pathlib import Path; from lstmprof.host import scratch;"
+        "from pathlib import Path; from lstmprof.base import scratch;"
         f"folder = Path({str(tmp_path)!r}); (folder / (scratch.own_prefix('p-') + 'x')).mkdir();"
         "print(scratch.left_by_ended_processes(folder, 'p-'))"
     )

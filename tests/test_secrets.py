@@ -12,8 +12,8 @@ import fsspec
 import pytest
 from kineto_documents import document, op
 
+from lstmprof.base.errors import LstmprofError, command_line, without_secrets, without_url_secrets
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import LstmprofError, command_line, without_secrets, without_url_secrets
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from lstmprof.base import streams
 from lstmprof.commands import terminal
-from lstmprof.host import streams
 
 #: Escape, line ends, backspace, DEL, C1 (CSI), overrides, isolates, line separators, a surrogate.
 STEERING = "\x1b\r\n\t\b\x00\x7f\x85\x9b\u202e\u2066\u200f\u061c\u2028\u2029\ufeff\udcff\U000e0041"

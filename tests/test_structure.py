@@ -18,7 +18,7 @@ from lstmprof.report.charts import CHARTS
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = (  # noqa: SIM905 - the order, as one reads it
-    "errors host numbers names workloads implementations events formats runs capture "
+    "base workloads implementations events formats runs capture "
     "breakdown export diagnose report api commands cli"
 ).split()
 

@@ -31,9 +31,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.timings import Timings
-from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import Run, open_run
 
 #: Options for the network. It is so small that importing the framework takes most of a capture.

@@ -38,11 +38,11 @@ import numpy as np
 from null_pairs import spinning
 from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 
+from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown.timings import QUANTILE
 from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import capture_run, captured_runs
 from lstmprof.capture.worker.machine.host import hardware
-from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import is_run
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")

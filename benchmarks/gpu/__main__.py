@@ -17,9 +17,9 @@ from typing import NoReturn
 
 from benchmarks.gpu import packing, processes, raw_captures, session, summary, wheels, wishes
 from benchmarks.gpu.estimates import Estimates
+from lstmprof.base.errors import UsageError
 from lstmprof.capture import system
 from lstmprof.capture.worker.machine.host import cuda_devices
-from lstmprof.errors import UsageError
 
 #: Shares of the time budget: the most that tests may take; what is reserved for reading profiles;
 #: what is reserved for archives and the summary.

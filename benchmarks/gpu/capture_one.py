@@ -14,9 +14,9 @@ import threading
 from pathlib import Path
 
 from benchmarks.gpu import packing, raw_captures
+from lstmprof.base.errors import LstmprofError
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.machine.host import die_with
-from lstmprof.errors import LstmprofError
 
 #: Maximum size in bytes of a gzipped profile that ``--at-once`` reads, in a second or two.
 AT_ONCE_BYTES = 2_000_000

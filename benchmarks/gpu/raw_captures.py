@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.capture.supervisor import LOG, CaptureResult, capture
-from lstmprof.errors import CaptureError
 
 FOLDER, FILE, PROFILE = ".captured", "captured.json", "profile"
 PARTIAL, LOGS, MOST_LOG_BYTES = ".partial-", "logs", 1 << 18

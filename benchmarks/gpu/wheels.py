@@ -15,7 +15,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
-from lstmprof.errors import CaptureError
+from lstmprof.base.errors import CaptureError
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 

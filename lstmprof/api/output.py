@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from lstmprof.api.runs import Runs, Target, runs_of
 from lstmprof.api.wording import in_python
+from lstmprof.base.errors import RunError
 from lstmprof.breakdown import sql as database
 from lstmprof.breakdown.result import Table
-from lstmprof.errors import RunError
 from lstmprof.report import report_of, typeset
 from lstmprof.report.charts import CHARTS, alone, stacked
 from lstmprof.report.grid import DEFAULT_VALUE, Grid, grid

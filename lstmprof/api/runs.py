@@ -12,6 +12,15 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.api.wording import in_python, with_arguments
+from lstmprof.base.errors import (
+    ForeignFileError,
+    LeftOutWarning,
+    LstmprofError,
+    UsageError,
+    unknown_name,
+)
+from lstmprof.base.names import FORMS, USUAL_TABLES
+from lstmprof.base.numbers import milliseconds, percent
 from lstmprof.breakdown import TIMINGS, Breakdown, break_down, rows_of, timing_columns
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.replay import CHANGES, Prediction
@@ -21,17 +30,8 @@ from lstmprof.breakdown.timings import Timings
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
-from lstmprof.errors import (
-    ForeignFileError,
-    LeftOutWarning,
-    LstmprofError,
-    UsageError,
-    unknown_name,
-)
 from lstmprof.events.counters import COLUMNS as COUNTERS
 from lstmprof.events.schema import COLUMNS as EVENTS, schema
-from lstmprof.names import FORMS, USUAL_TABLES
-from lstmprof.numbers import milliseconds, percent
 from lstmprof.runs import cache
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.fields import ITERATIONS, SAMPLES

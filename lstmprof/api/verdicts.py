@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from lstmprof.api.runs import Run, Runs, Target, runs_of, step_profiles_of
 from lstmprof.api.wording import in_python
+from lstmprof.base.errors import UsageError, one_line
+from lstmprof.base.names import FAIL_IF
+from lstmprof.base.numbers import cropped, cut_text, milliseconds
 from lstmprof.breakdown.check import check as checked
 from lstmprof.breakdown.check.document import Document
 from lstmprof.breakdown.result import Table
@@ -18,10 +21,7 @@ from lstmprof.diagnose.gate import Gate, gate as gate_of, limits
 from lstmprof.diagnose.history import history as series_of, table as history_table
 from lstmprof.diagnose.verdict.verdict_text import in_short, worst_first
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
-from lstmprof.errors import UsageError, one_line
 from lstmprof.events.schema import Column, schema
-from lstmprof.names import FAIL_IF
-from lstmprof.numbers import cropped, cut_text, milliseconds
 
 if TYPE_CHECKING:
     import pandas

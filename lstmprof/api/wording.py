@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from lstmprof.base.errors import LstmprofError
+from lstmprof.base.names import CONDITIONS
 from lstmprof.capture.request import MODES, PRECISIONS, PROFILERS, SAMPLERS, CaptureRequest
-from lstmprof.errors import LstmprofError
-from lstmprof.names import CONDITIONS
 from lstmprof.workloads import GATES, LOSSES, OVERRIDABLE
 
 _Given = ParamSpec("_Given")

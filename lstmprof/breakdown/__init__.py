@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.errors import RunError
 from lstmprof.breakdown import host
 from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanStep, Measured, clean_step
@@ -33,7 +34,6 @@ from lstmprof.breakdown.timings import (
     slowdowns,
     timings,
 )
-from lstmprof.errors import RunError
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from lstmprof.errors import LstmprofError, one_line
+from lstmprof.base.errors import LstmprofError, one_line
 from lstmprof.events.schema import Column
 
 if TYPE_CHECKING:

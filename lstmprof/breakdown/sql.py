@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from lstmprof.base.errors import LstmprofError, RunError, UsageError
+from lstmprof.base.numbers import UNKNOWN
+from lstmprof.base.scratch import temporary_folder
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.schema import SCHEMA, schema
-from lstmprof.host.scratch import temporary_folder
-from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import AGAIN, facts_table
 from lstmprof.runs.run import Run, check_file

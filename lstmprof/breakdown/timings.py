@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.base.numbers import count, milliseconds, percent
 from lstmprof.breakdown.slot_times import LEAST_STALLED, STALL_SHARE, Span
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
-from lstmprof.numbers import count, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
 #: A change of the step time after the profile is reported only if each round has at least this many

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import formats
+from lstmprof.base.errors import CaptureError, LstmprofError
 from lstmprof.capture.op_inputs import with_inputs
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.supervisor import CaptureResult
 from lstmprof.capture.worker.profiling import compressed
-from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.events import Profile
 from lstmprof.events.annotate import CAPTURED, OWN_CODE, annotated
 from lstmprof.events.annotate.sampled_stacks import WAITING, part_of_stack, within_step

@@ -16,7 +16,7 @@ import re
 from typing import Iterator, Optional, Set, Tuple
 
 from lstmprof import implementations
-from lstmprof.errors import UsageError, unknown_name
+from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.implementations import UNUSUAL, Implementation
 
 #: Frameworks that have a training loop for users' networks; Keras runs on one of them.

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof import __version__
+from lstmprof.base.errors import LstmprofError, RunError
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import WORKERS_OWN, CaptureResult, result_in
 from lstmprof.capture.worker.machine import host
-from lstmprof.errors import LstmprofError, RunError
 from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT_FILE = ".rounds", "kept.json"

@@ -15,10 +15,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker.profilers import NSYS_RANGE
 from lstmprof.capture.worker.profiling import DOMAIN, compressed
-from lstmprof.errors import CaptureError
 
 REPORT = "report"
 #: The SQLite export of the report.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lstmprof import implementations
+from lstmprof.base.errors import LstmprofError, UsageError, unknown_name
 from lstmprof.capture import rounds as captures
 from lstmprof.capture.implementation_file import (
     ImplementationFile,
@@ -24,7 +25,6 @@ from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
 from lstmprof.capture.kept_rounds import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.machine.host import cuda_devices
-from lstmprof.errors import LstmprofError, UsageError, unknown_name
 from lstmprof.runs.run import Run, is_run, open_run
 from lstmprof.workloads import Workload
 

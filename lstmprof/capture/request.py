@@ -9,8 +9,8 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
+from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.capture.implementation_file import ImplementationFile
-from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload, checked
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lstmprof.base.errors import LstmprofError, RunError, UsageError
+from lstmprof.base.numbers import number_of
 from lstmprof.capture import nsys
 from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.kept_rounds import ROUNDS as KEPT_IN, KeptRounds, Making, making
@@ -28,8 +30,6 @@ from lstmprof.capture.request import (
 )
 from lstmprof.capture.supervisor import CaptureResult, Seat, Turns, capture
 from lstmprof.capture.worker.machine import host
-from lstmprof.errors import LstmprofError, RunError, UsageError
-from lstmprof.numbers import number_of
 from lstmprof.runs.directory import check_name, staging
 from lstmprof.runs.run import Run
 

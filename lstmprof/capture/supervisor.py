@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import lstmprof
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture import nsys
 from lstmprof.capture.request import LIFELINE, MARK, NSYS, RESULT, TURN, CaptureRequest, check
 from lstmprof.capture.worker.profiling import PROFILE
-from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 Progress = Callable[[str], None]

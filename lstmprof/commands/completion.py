@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
-from lstmprof.names import LISTED
+from lstmprof.base.names import LISTED
 
 
 def _items(names: Iterable[str], begun: str) -> list[CompletionItem]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lstmprof import names
-from lstmprof.errors import (
+from lstmprof.base import names
+from lstmprof.base.errors import (
     DefectError,
     ForeignFileError,
     LstmprofError,
@@ -22,7 +22,7 @@ from lstmprof.errors import (
     is_url,
     one_line,
 )
-from lstmprof.numbers import file_size
+from lstmprof.base.numbers import file_size
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from lstmprof import names
-from lstmprof.errors import UsageError
-from lstmprof.numbers import number_of
+from lstmprof.base import names
+from lstmprof.base.errors import UsageError
+from lstmprof.base.numbers import number_of
 from lstmprof.runs.metadata import RunInfo, alike, condition
 
 if TYPE_CHECKING:  # imported for types only, because the breakdown's heading imports this file

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lstmprof.base.numbers import cropped, made_unique, milliseconds
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
@@ -38,7 +39,6 @@ from lstmprof.diagnose.verdict.verdict_text import markdown_page, page
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
-from lstmprof.numbers import cropped, made_unique, milliseconds
 
 if TYPE_CHECKING:
     import pandas

@@ -19,14 +19,14 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.errors import UsageError
+from lstmprof.base.numbers import count, listed, milliseconds, number_of
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.certainty.pair import Ratio, ratio_of, span_of
 from lstmprof.diagnose.comparable import refuse_unless_comparable
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.errors import UsageError
 from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import count, listed, milliseconds, number_of
 from lstmprof.runs.metadata import condition
 
 Word = Literal["slower", "faster", "step"]

@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.numbers import listed, milliseconds, number_of
 from lstmprof.breakdown.result import Table
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, Ratio, ratio_of, span_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema
-from lstmprof.numbers import listed, milliseconds, number_of
 from lstmprof.runs.metadata import condition
 
 #: If the step time changes by a smaller share than this, no new level begins.

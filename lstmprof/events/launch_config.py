@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from lstmprof.numbers import number_of, percent
+from lstmprof.base.numbers import number_of, percent
 
 _Three = tuple[int, int, int]
 

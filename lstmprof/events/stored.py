@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
+from lstmprof.base.scratch import made_temporary_folder, remove, room_in
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import narrowed, with_own_texts
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, EventTable, cast, parquet_writer
-from lstmprof.host.scratch import made_temporary_folder, remove, room_in
 
 _TYPES = {field.name: field.type for field in SCHEMA}
 #: Text columns; on disk, a text is an index into ``Texts``.

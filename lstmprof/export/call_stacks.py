@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from lstmprof import __version__
+from lstmprof.base.errors import RunError, UsageError
+from lstmprof.base.names import STACKS
+from lstmprof.base.scratch import check_file, write_file
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.mean_step import mean_of
 from lstmprof.breakdown.slots import VARYING
 from lstmprof.breakdown.tables.ops import MODULE, SORTS, issued_by, sort_of_frames
-from lstmprof.errors import RunError, UsageError
 from lstmprof.events.groups import Forest, own_time
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.host.scratch import check_file, write_file
-from lstmprof.names import STACKS
 
 #: The root of a tree, which stands for no stack.
 ROOT = 0

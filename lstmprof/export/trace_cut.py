@@ -28,7 +28,9 @@ import numpy as np
 import pyarrow as pa
 from isal import igzip
 
-from lstmprof.errors import ProfileError, RunError, UsageError
+from lstmprof.base.errors import ProfileError, RunError, UsageError
+from lstmprof.base.numbers import listed
+from lstmprof.base.scratch import writing
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.counters import Series, by_series
 from lstmprof.events.groups import Groups
@@ -37,8 +39,6 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, PROFILER_SPAN, interval
 from lstmprof.formats.raw_file import GZIP_MAGIC, last_border
-from lstmprof.host.scratch import writing
-from lstmprof.numbers import listed
 
 _LINKS = ("launch_id", "op_id", "parent_id", "forward_id")
 #: Columns of the events table that the cut needs.

@@ -16,7 +16,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import foreign, raw_file
 from lstmprof.formats.kineto import stream

@@ -22,7 +22,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lstmprof.errors import ForeignFileError, ProfileError
+from lstmprof.base.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lstmprof.errors import ForeignFileError, ProfileError
+from lstmprof.base.errors import ForeignFileError, ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.counters import (
     ALLOCATED,

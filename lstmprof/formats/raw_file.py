@@ -23,8 +23,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from lstmprof.errors import PERMISSIONS, ProfileError
-from lstmprof.host.scratch import made_temporary_folder, remove, room_in, temporary_folder
+from lstmprof.base.errors import PERMISSIONS, ProfileError
+from lstmprof.base.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: Largest file that is read, before and after unpacking: twice the largest traces that Perfetto

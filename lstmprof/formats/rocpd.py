@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.errors import ProfileError, one_line
+from lstmprof.base.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import rocprofv3, rows
 from lstmprof.formats.cuda import database_tables

@@ -27,7 +27,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import Profile, launch_config
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.names import nvtx_range

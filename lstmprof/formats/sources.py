@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.errors import (
+from lstmprof.base.errors import (
     PERMISSIONS,
     ForeignFileError,
     ProfileError,

@@ -25,7 +25,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import json_events, trace_events

@@ -54,7 +54,7 @@ import dataclasses
 import fnmatch
 from typing import Mapping, Tuple
 
-from lstmprof.errors import UsageError, unknown_name
+from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.implementations._row import (
     CELL_OP,
     FORMS,

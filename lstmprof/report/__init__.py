@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from lstmprof import __version__
+from lstmprof.base.numbers import listed, made_unique
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
-from lstmprof.numbers import listed, made_unique
 from lstmprof.report import rows
 from lstmprof.report.icicle import icicles
 from lstmprof.report.model import Group, Report

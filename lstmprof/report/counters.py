@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lstmprof.base.numbers import quantity, shown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.counters import ALLOCATED, BYTES, RESERVED, SINCE_BEGIN, Series, levels
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.numbers import quantity, shown_name
 from lstmprof.report.model import Lane
 
 #: Number of counters that are drawn per step, memory first.

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from lstmprof.numbers import shown_name
+from lstmprof.base.numbers import shown_name
 from lstmprof.report.model import Rows, RunFacts, Spec
 from lstmprof.report.palette import HUES, PARTS, WHOLE, families_of, order_of
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lstmprof.base.errors import UsageError, unknown_name
+from lstmprof.base.numbers import UNKNOWN, count, listed, milliseconds, number_of
 from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.timings import Timings
-from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations import version_numbers
-from lstmprof.numbers import UNKNOWN, count, listed, milliseconds, number_of
 from lstmprof.runs.metadata import RunInfo
 
 #: Packages in the ``versions`` of run.json that the caption does not mention.

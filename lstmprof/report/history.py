@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
+from lstmprof.base.numbers import milliseconds, shown_name
 from lstmprof.diagnose.history import Point, Series
-from lstmprof.numbers import milliseconds, shown_name
 from lstmprof.report import drawing
 from lstmprof.report.model import Spec
 from lstmprof.report.page import refuse, save, script_json, vega

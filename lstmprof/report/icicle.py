@@ -11,6 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from lstmprof.base.names import STACKS
+from lstmprof.base.numbers import milliseconds, number_of, quantity, shown_name
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
@@ -24,8 +26,6 @@ from lstmprof.export.call_stacks import (
     stacks,
     step_stacks,
 )
-from lstmprof.names import STACKS
-from lstmprof.numbers import milliseconds, number_of, quantity, shown_name
 from lstmprof.report.model import Icicle, Pair
 from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lstmprof.base.names import PART_WORDS
+from lstmprof.base.numbers import shown_name
 from lstmprof.breakdown.attribution import TAIL
 from lstmprof.diagnose.findings import causes
-from lstmprof.names import PART_WORDS
-from lstmprof.numbers import shown_name
 
 
 @dataclass(frozen=True)

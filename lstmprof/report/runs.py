@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from lstmprof.base.numbers import labels
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.comparable import conditions_in_words, device_in_words
@@ -14,7 +15,6 @@ from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.ranks import UNKNOWN, straggler_sentence
 from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import labels
 from lstmprof.report.model import Group, Report, Row, RunFacts
 from lstmprof.runs.metadata import RunInfo
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.base.numbers import shown_name
 from lstmprof.breakdown import host
 from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.events.annotate.calls import launch_calls
@@ -20,7 +21,6 @@ from lstmprof.events.launch_config import read
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes, thread_ids
-from lstmprof.numbers import shown_name
 from lstmprof.report.counters import lanes
 from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.errors import one_line
-from lstmprof.numbers import escaped
+from lstmprof.base.errors import one_line
+from lstmprof.base.numbers import escaped
 from lstmprof.report.grid import Grid
 
 #: Character that is special in LaTeX → how to write it.

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from lstmprof import __version__
-from lstmprof.errors import (
+from lstmprof.base.errors import (
     DefectError,
     LstmprofError,
     ProfileError,

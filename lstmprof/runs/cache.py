@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lstmprof import __version__
-from lstmprof.errors import LstmprofError, RunError, UsageError, is_url
+from lstmprof.base.errors import LstmprofError, RunError, UsageError, is_url
+from lstmprof.base.numbers import made_unique
 from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
-from lstmprof.numbers import made_unique
 from lstmprof.runs import remote
 from lstmprof.runs.border import LeaveOut, border
 from lstmprof.runs.directory import (

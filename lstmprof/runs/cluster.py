@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lstmprof import __version__
-from lstmprof.errors import LstmprofError, UsageError, one_line
+from lstmprof.base.errors import LstmprofError, UsageError, one_line
 
 if TYPE_CHECKING:
     from distributed import Client

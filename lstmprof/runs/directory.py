@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from lstmprof.errors import CacheWarning, RunError, UsageError, next_step_of
-from lstmprof.host.scratch import left_by_ended_processes, made_temporary_folder, own_prefix, remove
+from lstmprof.base.errors import CacheWarning, RunError, UsageError, next_step_of
+from lstmprof.base.scratch import left_by_ended_processes, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
 #: Longest component of a path: NAME_MAX of Linux's file systems.

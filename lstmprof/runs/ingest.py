@@ -20,7 +20,7 @@ from threading import Event
 from typing import Any, TypeVar
 
 from lstmprof import __version__, formats
-from lstmprof.errors import (
+from lstmprof.base.errors import (
     DefectError,
     ForeignFileError,
     LstmprofError,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lstmprof.errors import RunError
+from lstmprof.base.errors import RunError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Gathered

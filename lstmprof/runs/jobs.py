@@ -20,10 +20,10 @@ from operator import methodcaller
 from pathlib import Path
 
 from lstmprof import __version__
-from lstmprof.errors import LstmprofError, ProfileError, RunError, is_url
-from lstmprof.formats.pool import KilledError, Pool
-from lstmprof.host import process
-from lstmprof.host.scratch import remove, temporary_folder
+from lstmprof.base import process
+from lstmprof.base.errors import LstmprofError, ProfileError, RunError, is_url
+from lstmprof.base.pool import KilledError, Pool
+from lstmprof.base.scratch import remove, temporary_folder
 from lstmprof.runs import remote
 from lstmprof.runs.border import border
 from lstmprof.runs.cluster import cluster, killed_worker, other_version

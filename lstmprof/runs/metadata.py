@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 import msgspec
 import pyarrow as pa
 
-from lstmprof import names
-from lstmprof.errors import RunError
+from lstmprof.base import names
+from lstmprof.base.errors import RunError
 from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
 from lstmprof.implementations import ROWS
 from lstmprof.runs.fields import Flag, Int, Real, RunInfo as RunInfo, Text

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from lstmprof.errors import LstmprofError, RunError, is_url, url_fault
+from lstmprof.base.errors import LstmprofError, RunError, is_url, url_fault
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.metadata import AGAIN, RunInfo, decoded
 from lstmprof.runs.run import EVENTS_FILE, MOST_BYTES, RUN_FILE, Run, is_run, open_run

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from lstmprof.errors import PERMISSIONS, RunError, is_readable_folder
+from lstmprof.base.errors import PERMISSIONS, RunError, is_readable_folder
 from lstmprof.events.counters import BATCH_ROWS, NO_COUNTERS, SCHEMA as COUNTERS, Counters
 from lstmprof.events.narrow import Gathered, Packed, narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema

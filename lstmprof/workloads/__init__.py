@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
-from lstmprof.errors import UsageError, unknown_name
+from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.workloads import corpora
 
 LOSSES = ("ce", "ctc", "mse", "mean")

@@ -21,7 +21,7 @@ import pickle
 import zipfile
 from typing import TYPE_CHECKING, Any, List, Tuple
 
-from lstmprof.errors import UsageError
+from lstmprof.base.errors import UsageError
 
 if TYPE_CHECKING:
     from lstmprof.workloads import Workload

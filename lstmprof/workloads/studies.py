@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
-from lstmprof.errors import unknown_name
+from lstmprof.base.errors import unknown_name
 from lstmprof.workloads import Workload
 
 _ASR = (

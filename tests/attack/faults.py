@@ -303,7 +303,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def _runs(root: Path) -> dict[str, object]:
     """What the runs that a user sees hold: names of events, or why they cannot be read."""
-    from lstmprof.errors import LstmprofError
+    from lstmprof.base.errors import LstmprofError
     from lstmprof.runs.run import is_run, open_run
 
     seen: dict[str, object] = {}

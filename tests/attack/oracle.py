@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.errors import LstmprofError
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows

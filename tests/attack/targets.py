@@ -37,7 +37,7 @@ from attack.oracle import (
 )
 
 from lstmprof import formats
-from lstmprof.errors import LstmprofError, ProfileError
+from lstmprof.base.errors import LstmprofError, ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import raw_file, sources
 from lstmprof.runs.run import open_run

@@ -41,12 +41,12 @@ from attack.run_mutations import write
 from attack.targets import TARGETS, Target
 
 from lstmprof import breakdown
+from lstmprof.base.errors import LstmprofError
+from lstmprof.base.names import TABLES
 from lstmprof.breakdown import Breakdown, sql
-from lstmprof.errors import LstmprofError
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.formats import sources
-from lstmprof.names import TABLES
 from lstmprof.runs.ingest import INGESTED, described
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import Run, write_tables

@@ -14,11 +14,11 @@ from events.rows import Row, row, table
 from lacking import lacks
 
 from lstmprof import formats
+from lstmprof.base.errors import ProfileError
 from lstmprof.breakdown import break_down, lacking
 from lstmprof.breakdown.lacks import Lack, Recording, _no_gpu as no_gpu, lacks_of
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.step_profile import step_profile_of
-from lstmprof.errors import ProfileError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.runs.metadata import RunInfo, run_info

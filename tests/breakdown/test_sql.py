@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from commands.written_runs import step, write_run
 
+from lstmprof.base.errors import LstmprofError
+from lstmprof.base.numbers import UNKNOWN
 from lstmprof.breakdown import sql
 from lstmprof.breakdown.sql import Answer, _Query
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import LstmprofError
-from lstmprof.numbers import UNKNOWN
 
 
 def answer(**columns: tuple[str, Any]) -> Answer:

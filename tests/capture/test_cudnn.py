@@ -16,13 +16,13 @@ import nvml_stand_in
 import pytest
 
 from lstmprof import formats, workloads
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture import plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import profiling, reference
 from lstmprof.capture.worker.loops import cudnn
 from lstmprof.capture.worker.machine.host import cuda_devices
-from lstmprof.errors import CaptureError
 from lstmprof.events.annotate import annotated
 from lstmprof.workloads import Workload
 

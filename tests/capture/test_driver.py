@@ -9,10 +9,10 @@ import nvml_stand_in
 import pytest
 from in_process import lstmprof
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture import system
 from lstmprof.capture.worker.machine import driver
 from lstmprof.capture.worker.machine.driver import Driver, GpuView, wheel_for, why_no_gpu
-from lstmprof.errors import CaptureError
 
 H100 = Driver(version="580.65.06", cuda=(13, 0), gpus=("NVIDIA H100", "NVIDIA H200"))
 OLD = Driver(version="550.54.14", cuda=(12, 4), gpus=("NVIDIA A100",))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.interpreters import environments
 from lstmprof.capture.interpreters.environments import STAMP, Environment, environment
-from lstmprof.errors import CaptureError
 
 #: name in the wheel → what it holds
 METADATA = {

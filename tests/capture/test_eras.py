@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture.interpreters import environments, eras
 from lstmprof.capture.interpreters.environments import environment_for
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import TABLE, version_numbers
 
 

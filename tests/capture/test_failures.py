@@ -17,10 +17,10 @@ import pytest
 from capture.processes import LIMIT_S, processes_of, running, wait_until
 from capture.rows import layer_computes_in_bfloat16
 
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture import supervisor
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")

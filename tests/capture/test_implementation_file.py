@@ -12,6 +12,7 @@ import pytest
 from in_process import lstmprof
 
 from lstmprof import implementations
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture import plan
 from lstmprof.capture.implementation_file import (
     TEMPLATES,
@@ -22,7 +23,6 @@ from lstmprof.capture.implementation_file import (
 from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.supervisor import CaptureResult, capture
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 6, "ce")

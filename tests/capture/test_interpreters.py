@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from lstmprof import implementations
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture import interpreters as module, plan
 from lstmprof.capture.interpreters import Wish, interpreters
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import find
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import named

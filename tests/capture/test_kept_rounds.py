@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from kineto_documents import document, op
 
+from lstmprof.base.errors import CaptureError, LstmprofError
 from lstmprof.breakdown import break_down
 from lstmprof.capture import kept_rounds, plan, rounds
 from lstmprof.capture.request import PROFILED, RESULT, CaptureRequest
 from lstmprof.capture.rounds import Pace
 from lstmprof.capture.supervisor import CaptureResult, Progress, Seat, result_in
 from lstmprof.capture.worker.machine.usage import Waiting
-from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.runs.fields import Counters
 from lstmprof.runs.run import Run, open_run, runs_in
 from lstmprof.workloads import Workload

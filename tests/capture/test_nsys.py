@@ -18,11 +18,11 @@ import pytest
 from capture.processes import processes_of, running, wait_until
 
 import lstmprof as lp
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture import nsys
 from lstmprof.capture.request import NSYS, CaptureRequest, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.supervisor import capture
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")

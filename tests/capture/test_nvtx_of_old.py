@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker import profiling
 from lstmprof.capture.worker.profilers import NsysProfiler, Profiler
-from lstmprof.errors import CaptureError
 
 
 class Recorder:

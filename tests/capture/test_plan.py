@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.capture import plan
 from lstmprof.capture.kept_rounds import ROUNDS
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.machine.host import cuda_devices
-from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.runs.run import runs_in
 from lstmprof.workloads import Workload, with_overrides
 from lstmprof.workloads.studies import named

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lstmprof.base.errors import UsageError
 from lstmprof.capture.request import CaptureRequest, check, refusal, run_name, wanted
-from lstmprof.errors import UsageError
 from lstmprof.workloads.studies import named
 
 

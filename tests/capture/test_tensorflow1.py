@@ -10,13 +10,13 @@ import pytest
 from implementations.in_era import interpreter_of
 
 from lstmprof import formats
+from lstmprof.base.errors import CaptureError
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.recurrent.profiles import recurrent_calls
 from lstmprof.capture.op_inputs import with_inputs
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.capture.worker import profiling
-from lstmprof.errors import CaptureError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.formats import tf1_timeline

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker import profiling
 from lstmprof.capture.worker.machine.usage import SELF, Counts, Waiting, difference, usage
 from lstmprof.capture.worker.timing import (
@@ -22,7 +23,6 @@ from lstmprof.capture.worker.timing import (
     timed,
     warmed,
 )
-from lstmprof.errors import CaptureError
 
 
 class Clock:

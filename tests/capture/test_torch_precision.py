@@ -16,10 +16,10 @@ import pytest
 from capture.rows import layer_computes_in_bfloat16
 
 from lstmprof import implementations, workloads
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import reference
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 

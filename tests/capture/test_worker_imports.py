@@ -18,7 +18,7 @@ from lstmprof.workloads import Workload
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = [
     PACKAGE / "__init__.py",
-    PACKAGE / "errors.py",
+    PACKAGE / "base" / "errors.py",
     *sorted((PACKAGE / "workloads").rglob("*.py")),
     *sorted((PACKAGE / "implementations").rglob("*.py")),
     PACKAGE / "capture" / "__init__.py",
@@ -27,8 +27,8 @@ FILES = [
     *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
     *(PACKAGE / "capture" / "own" / name for name in ("__init__.py", "session.py", "passes.py")),
     PACKAGE / "runs" / "directory.py",
-    PACKAGE / "host" / "__init__.py",
-    PACKAGE / "host" / "scratch.py",
+    PACKAGE / "base" / "__init__.py",
+    PACKAGE / "base" / "scratch.py",
     *(
         path
         for path in sorted((PACKAGE / "capture" / "script").glob("*.py"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.interpreters.environments import environment
-from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 PACKAGES = (

@@ -12,8 +12,8 @@ from commands.written_runs import step, write_run
 from compare_document import Document
 
 import lstmprof as lp
+from lstmprof.base.errors import UsageError
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import UsageError
 from lstmprof.runs import cache
 
 Said = pytest.CaptureFixture[str]

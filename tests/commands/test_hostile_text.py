@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from report import runs
 
+from lstmprof.base import streams
+from lstmprof.base.errors import RunError
+from lstmprof.base.names import TABLES
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import RunError
-from lstmprof.host import streams
-from lstmprof.names import TABLES
 from lstmprof.runs.metadata import decoded
 
 FORGED = "forged: all is well"

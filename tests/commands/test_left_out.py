@@ -16,8 +16,8 @@ import pytest
 from kineto_documents import document, op
 
 from lstmprof import api, breakdown, formats
+from lstmprof.base.errors import LeftOutWarning, ProfileError
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import LeftOutWarning, ProfileError
 from lstmprof.events import Profile
 from lstmprof.runs.ingest import ingest_profiles
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from in_process import lstmprof
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.interpreters.environments import environment
-from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 ROOT = Path(__file__).resolve().parents[2]

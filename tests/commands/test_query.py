@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from events.rows import row, table
 
+from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown import TABLES, break_down
 from lstmprof.breakdown.sql import answer
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import LstmprofError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import VERSION_KEY
 from lstmprof.runs.metadata import run_info

@@ -17,8 +17,8 @@ import termios
 import pytest
 from hypothesis import given, strategies as st
 
+from lstmprof.base.numbers import cropped
 from lstmprof.commands import terminal
-from lstmprof.numbers import cropped
 
 LEDGER = """
 from lstmprof.commands import terminal

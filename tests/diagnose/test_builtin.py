@@ -11,6 +11,7 @@ from commands.written_runs import step, write_run
 from events.rows import Row
 
 from lstmprof import __version__
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.interpreters import Interpreter
 from lstmprof.capture.interpreters.environments import STAMP, Environment, this_python
@@ -23,7 +24,6 @@ from lstmprof.diagnose.recommend import builtin
 from lstmprof.diagnose.recommend.builtin import Against, against_builtin, request_of
 from lstmprof.diagnose.recommend.shapes import Shape
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run
 from lstmprof.workloads import Workload

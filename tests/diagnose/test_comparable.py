@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from diagnose.made import contributor, profile
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.errors import UsageError
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.errors import UsageError
 
 FACTS = {
     "workload": {"name": "1x320", "batch": 64},

@@ -11,11 +11,11 @@ import pytest
 from compare_document import Document
 from diagnose.made import contributor, profile, span
 
+from lstmprof.base.errors import UsageError
 from lstmprof.diagnose.certainty.pair import Ratio
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.gate import _range, gate, limits, verdict
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.errors import UsageError
 
 MS = 1_000_000
 SLOWER = limits("slower > 3 %")

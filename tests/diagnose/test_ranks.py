@@ -16,12 +16,12 @@ from events.rows import Row, row
 from hypothesis import given, settings, strategies as st
 
 import lstmprof as lp
+from lstmprof.base.errors import UsageError
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
-from lstmprof.errors import UsageError
 
 CLOCKS = {0: 0, 1: 7_000_000, 2: 123}
 #: Rank 1 comes 200 and 100 µs after the others, who come to one collective 50 µs apart.

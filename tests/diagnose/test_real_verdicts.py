@@ -13,6 +13,7 @@ import shared_traces
 from diagnose.made import diagnose
 from diagnose_document import Document
 
+from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
@@ -21,7 +22,6 @@ from lstmprof.diagnose.findings import NAMED_SHARE, causes, wait_of
 from lstmprof.diagnose.remedies import TABLE as CATALOGUE
 from lstmprof.diagnose.remedies.launching import larger_batch
 from lstmprof.diagnose.step_profile import total_ns
-from lstmprof.errors import LstmprofError
 from lstmprof.runs.cache import open_runs
 
 pytestmark = [shared_traces.needed, pytest.mark.usefixtures("profiles_read_once")]

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lstmprof.base.errors import UsageError
 from lstmprof.diagnose.recommend.shapes import shape_of
-from lstmprof.errors import UsageError
 from lstmprof.runs.metadata import run_info
 from lstmprof.workloads import Workload
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.interpreters.environments import environment
-from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with mkdocs")

@@ -15,8 +15,8 @@ from export.read_back import check_read_back
 
 import lstmprof as lp
 from lstmprof import cli
+from lstmprof.base.errors import ProfileError, RunError
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.errors import ProfileError, RunError
 from lstmprof.events import batches
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.export import perfetto

@@ -10,8 +10,8 @@ import pytest
 from events.rows import row, table
 
 from lstmprof import cli
+from lstmprof.base.errors import RunError, UsageError
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate import annotated
 from lstmprof.export import call_stacks
 from lstmprof.runs.metadata import run_info

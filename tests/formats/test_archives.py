@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.errors import ForeignFileError, ProfileError
+from lstmprof.base.errors import ForeignFileError, ProfileError
 from lstmprof.formats import raw_file, sources
 
 SIZE, CHECKSUM = slice(124, 136), slice(148, 156)

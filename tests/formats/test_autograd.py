@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from lstmprof import formats
+from lstmprof.base.errors import ProfileError
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows

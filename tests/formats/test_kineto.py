@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from lacking import lacks
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read
 from lstmprof.formats.kineto.event_fields import femtoseconds, interval, json_list

@@ -18,9 +18,9 @@ from kineto_documents import as_a_whole, document, facts, op
 from shared_traces import FOLDER, needed
 
 from lstmprof import formats
-from lstmprof.errors import LstmprofError, ProfileError
+from lstmprof.base import pool
+from lstmprof.base.errors import LstmprofError, ProfileError
 from lstmprof.events.stored import StoredEvents
-from lstmprof.formats import pool
 from lstmprof.formats.kineto import stream
 from lstmprof.formats.kineto.pieces import Piece
 

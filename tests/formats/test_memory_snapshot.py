@@ -22,8 +22,8 @@ import pytest
 
 import lstmprof as lp
 from lstmprof import formats
+from lstmprof.base.errors import ForeignFileError, ProfileError
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.events.counters import ALLOCATED, ALLOCATED_BY
 from lstmprof.formats import raw_file, sources
 

@@ -17,8 +17,8 @@ import pytest
 import shared_traces
 
 from lstmprof import formats
+from lstmprof.base.errors import ProfileError
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows

@@ -17,8 +17,8 @@ from formats.databases import Rows, by_name, column, read_tables, write
 from hypothesis import given, settings, strategies as st
 from lacking import lacks
 
+from lstmprof.base.errors import ProfileError
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile, counters
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lstmprof import formats
+from lstmprof.base.errors import ForeignFileError, ProfileError
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import ForeignFileError, ProfileError
 
 EXPORT = Path(__file__).parents[1] / "profiles" / "nsys-2025.sqlite"
 _NSYS = f"""#!{sys.executable}

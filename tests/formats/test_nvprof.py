@@ -10,7 +10,7 @@ import pytest
 from formats.databases import Rows, by_name, column, read_tables
 from lacking import lacks
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import DeviceFacts
 from lstmprof.formats import raw_file
 from lstmprof.formats.cuda import nsys, nvprof

@@ -17,8 +17,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 import lstmprof as lp
 from lstmprof import formats
+from lstmprof.base.errors import ForeignFileError, ProfileError
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.events import spool
 from lstmprof.events.counters import ALLOCATED
 from lstmprof.events.schema import COLUMNS

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lstmprof.errors import ForeignFileError
-from lstmprof.formats.pool import KilledError, Pool, is_worker
+from lstmprof.base.errors import ForeignFileError
+from lstmprof.base.pool import KilledError, Pool, is_worker
 
 #: Against a hang alone.
 PATIENCE_S = 60.0
@@ -109,7 +109,7 @@ def test_what_is_under_way_ends_with_the_block_that_an_error_leaves() -> None:
 def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import os\nfrom lstmprof.formats.pool import Pool\nprint('once', flush=True)\n"
+        "import os\nfrom lstmprof.base.pool import Pool\nprint('once', flush=True)\n"
         "with Pool(2) as pool:\n    pool.submit(os.getpid).result()\n"
     )
     command = [sys.executable, "-W", "error", str(script)]
@@ -119,7 +119,7 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
 
 def test_they_end_with_a_process_that_is_killed() -> None:
     code = (
-        "import os, time\nfrom lstmprof.formats.pool import Pool\n"
+        "import os, time\nfrom lstmprof.base.pool import Pool\n"
         "pool = Pool(1)\nprint(pool.submit(os.getpid).result(), flush=True)\n"
         "pool.submit(time.sleep, 3600)\nos.kill(os.getpid(), 9)"
     )

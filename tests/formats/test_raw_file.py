@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from formats.databases import write
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.formats import raw_file, read
 from lstmprof.formats.raw_file import OpenFile, RawFile
 from lstmprof.formats.xplane import schema

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import lstmprof.formats
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.formats import FORMATS, raw_file, read
 from lstmprof.formats.xplane import schema
 

@@ -9,7 +9,7 @@ import pytest
 from lacking import lacks
 from shared_traces import FOLDER, needed
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.formats import read
 

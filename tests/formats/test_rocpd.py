@@ -23,7 +23,7 @@ from formats.rocpd_databases import Tables
 
 import lstmprof as lp
 from lstmprof import formats
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.formats.rocprofv3 import ROOT
 
 

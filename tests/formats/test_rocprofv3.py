@@ -18,7 +18,7 @@ from attack import seeds
 
 import lstmprof as lp
 from lstmprof import formats
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.formats.rocprofv3 import ROOT
 
 

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 from fsspec.registry import known_implementations
 
-from lstmprof.errors import ProfileError, url_fault
+from lstmprof.base.errors import ProfileError, url_fault
 from lstmprof.formats import raw_file, sources
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.formats.stacks import Stack, read_stacks
 
 

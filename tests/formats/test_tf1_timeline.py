@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from lacking import lacks
 
+from lstmprof.base.errors import ProfileError
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows

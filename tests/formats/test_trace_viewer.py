@@ -14,7 +14,7 @@ import pytest
 from lacking import lacks
 from shared_traces import FOLDER
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import read, trace_viewer
 

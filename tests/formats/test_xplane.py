@@ -10,7 +10,7 @@ import pytest
 from formats.spaces import Event, Space
 from lacking import lacks
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read, xplane
 from lstmprof.formats.xplane import schema

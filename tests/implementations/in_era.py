@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import LstmprofError
 from lstmprof.capture.interpreters.environments import environment_for
-from lstmprof.errors import LstmprofError
 from lstmprof.runs.directory import cache_folder
 
 

@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 from lstmprof import implementations, workloads
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest, refusal
 from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.loops import cudnn as cudnn_loop
 from lstmprof.capture.worker.machine import host
-from lstmprof.errors import CaptureError
 from lstmprof.implementations import cudnn as _api
 from lstmprof.implementations.cudnn import Cudnn, _runtime, direct
 from lstmprof.implementations.cudnn._runtime import Runtime

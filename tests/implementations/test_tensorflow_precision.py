@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from lstmprof import implementations, workloads
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.errors import CaptureError
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 

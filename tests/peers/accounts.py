@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from lstmprof import formats
+from lstmprof.base.errors import ProfileError
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.errors import ProfileError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS

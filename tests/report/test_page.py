@@ -13,12 +13,12 @@ import pytest
 from events.rows import row
 from report import runs
 
+from lstmprof.base.errors import RunError
+from lstmprof.base.numbers import shown_name
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import events_table
-from lstmprof.numbers import shown_name
 from lstmprof.report import TABLES, page, report_of
 from lstmprof.report.charts import casts, figures
 from lstmprof.report.model import Report, RunFacts

@@ -19,13 +19,13 @@ from diagnose.made_job import breakdown_of
 from events import rows
 from report import runs, test_ranks
 
+from lstmprof.base.numbers import with_short_names
 from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
 from lstmprof.diagnose.diagnosis import compare, diagnose_all
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable, events_table
-from lstmprof.numbers import with_short_names
 from lstmprof.report import (
     TABLES,
     page,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.errors import DefectError, LstmprofError, ProfileError, RunError, UsageError
+from lstmprof.base.errors import DefectError, LstmprofError, ProfileError, RunError, UsageError
 from lstmprof.runs.border import border, from_good
 
 

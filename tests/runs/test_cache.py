@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from attack.seeds import kineto
 
+from lstmprof.base.errors import CacheWarning, LstmprofError, ProfileError, RunError
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import CacheWarning, LstmprofError, ProfileError, RunError
 from lstmprof.runs import directory
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.directory import cache_folder

@@ -20,8 +20,8 @@ from runs import cluster_tasks
 
 import lstmprof
 from lstmprof import __version__
+from lstmprof.base.errors import LstmprofError, RunError, UsageError
 from lstmprof.cli import run as command_line
-from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.runs import cluster, jobs
 from lstmprof.runs.ingest import Ingested, tasks
 from lstmprof.runs.jobs import ingest_all

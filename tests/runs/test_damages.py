@@ -16,9 +16,9 @@ import pytest
 from commands.test_query import write
 from runs.damages import DAMAGES, EVENTS, TIMINGS, damaged
 
+from lstmprof.base.errors import RunError
 from lstmprof.breakdown import break_down
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.table import events_table

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lstmprof.errors import RunError
+from lstmprof.base.errors import RunError
 from lstmprof.runs import directory
 from lstmprof.runs.directory import PARTIAL, cache_folder, new_run, staging, sweep
 

@@ -13,8 +13,8 @@ import pytest
 from ingested import ingest_profile
 
 from lstmprof import breakdown
+from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events import annotate
 from lstmprof.formats import sources
 from lstmprof.formats.sources import profile_name

@@ -20,9 +20,9 @@ import pytest
 from ingested import ingest_profile
 
 from lstmprof import __version__
+from lstmprof.base.errors import ForeignFileError
+from lstmprof.base.pool import KilledError
 from lstmprof.cli import run as lstmprof
-from lstmprof.errors import ForeignFileError
-from lstmprof.formats.pool import KilledError
 from lstmprof.runs import jobs as ingest_jobs
 from lstmprof.runs.ingest import Ingested, Task, tasks
 from lstmprof.runs.jobs import ingest_all

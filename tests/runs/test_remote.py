@@ -9,7 +9,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from lstmprof.errors import RunError
+from lstmprof.base.errors import RunError
 from lstmprof.events.table import events_table
 from lstmprof.runs import remote
 from lstmprof.runs.directory import new_run

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lstmprof import api
-from lstmprof.errors import RunError, UsageError
+from lstmprof.base.errors import RunError, UsageError
+from lstmprof.base.scratch import own_prefix
 from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.schema import SCHEMA, VERSION_KEY
 from lstmprof.events.table import events_table
-from lstmprof.host.scratch import own_prefix
 from lstmprof.runs import directory, run as run_module
 from lstmprof.runs.directory import PARTIAL, new_run
 from lstmprof.runs.metadata import RunInfo, run_info
@@ -110,7 +110,7 @@ def test_a_failed_replacement_keeps_the_old_run(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_swept_and_a_live_one_is_not(tmp_path: Path) -> None:
-    code = f"from lstmprof.host import scratch; print(scratch.own_prefix({PARTIAL!r}), end='')"
+    code = f"from lstmprof.base import scratch; print(scratch.own_prefix({PARTIAL!r}), end='')"
     command = [sys.executable, "-c", code]
     prefix = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     dead = tmp_path / f"{prefix}x"

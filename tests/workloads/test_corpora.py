@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lstmprof.errors import UsageError
+from lstmprof.base.errors import UsageError
 from lstmprof.workloads import Batch, batch, with_overrides
 from lstmprof.workloads.studies import named
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lstmprof.errors import UsageError
+from lstmprof.base.errors import UsageError
 from lstmprof.workloads import batch, parameter_shapes, weights, with_overrides
 from lstmprof.workloads.studies import NAMED, named
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lstmprof.base.numbers import milliseconds, percent, quantity
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.check.document import (
     FAIL,
@@ -49,7 +50,6 @@ from lstmprof.events.intervals import Covered, Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.numbers import milliseconds, percent, quantity
 
 #: Columns of the events that ``parts_of`` reads.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")

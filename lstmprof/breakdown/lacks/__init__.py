@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lstmprof.base.numbers import count, cropped, listed, milliseconds
 from lstmprof.breakdown.lacks.advice import Advice, advice_for
 from lstmprof.breakdown.mean_step import device_word
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded
-from lstmprof.numbers import count, cropped, listed, milliseconds
 from lstmprof.runs.metadata import RunInfo
 
 _ACTS = "activities"

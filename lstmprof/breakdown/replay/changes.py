@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.errors import UsageError
 from lstmprof.breakdown.replay.graph import StepGraph
-from lstmprof.errors import UsageError
 from lstmprof.events.annotate.calls import direction
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.errors import unknown_name
 from lstmprof.breakdown import ledger
 from lstmprof.breakdown.tables import (
     casts,
@@ -27,7 +28,6 @@ from lstmprof.breakdown.tables import (
     steps,
     witness,
 )
-from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.event_types import event_types, rows_of_ranks
 from lstmprof.events.narrow import Packed, packed

@@ -17,11 +17,11 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from lstmprof.base.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.capture.interpreters import eras
 from lstmprof.capture.interpreters.environments import Environment, environment_for, python_at
 from lstmprof.capture.interpreters.eras import Era
 from lstmprof.capture.worker.machine.host import cuda_devices
-from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.implementations import Implementation, version_numbers
 
 APART = "needs its own environment, which lstmprof capture installs"

@@ -23,8 +23,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture.interpreters import eras
-from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import version_numbers
 from lstmprof.runs.directory import cache_folder
 

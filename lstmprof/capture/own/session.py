@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
+from lstmprof.base.errors import LstmprofError, RunError, UsageError, command_line, one_line
 from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan, StepPasses, Steps
 from lstmprof.capture.own.recompiled import recompiled_by_torch
 from lstmprof.capture.own.sizes import ModuleSizes
@@ -21,7 +22,6 @@ from lstmprof.capture.worker import shapes, timing
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler, framework_of, profiler_of
-from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line
 from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Union
 
 import lstmprof
+from lstmprof.base.errors import LstmprofError, UsageError, command_line, one_line
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, to_stderr, verdict_of
 from lstmprof.capture.worker.machine.meters import NvmlGpu
 from lstmprof.capture.worker.metadata import now
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
-from lstmprof.errors import LstmprofError, UsageError, command_line, one_line
 from lstmprof.runs.directory import cache_folder
 
 #: The typical step is known after this many windows and this many steps. A window with fewer than

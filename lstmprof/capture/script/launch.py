@@ -19,11 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from lstmprof.base.errors import CaptureError, LstmprofError, UsageError
+from lstmprof.base.scratch import made_temporary_folder, remove, temporary_folder
 from lstmprof.capture import nsys
 from lstmprof.capture.request import LIFELINE, NSYS, RESULT, ScriptRequest
 from lstmprof.capture.script import main
-from lstmprof.errors import CaptureError, LstmprofError, UsageError
-from lstmprof.host.scratch import made_temporary_folder, remove, temporary_folder
 
 Report = Callable[[str], None]
 

@@ -20,13 +20,13 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from lstmprof.base.errors import LstmprofError, one_line
 from lstmprof.capture.request import STOP, ScriptRequest
 from lstmprof.capture.script import finders
 from lstmprof.capture.script.ranges import OPTIMIZER, TorchRanges
 from lstmprof.capture.script.ranks import Job
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
-from lstmprof.errors import LstmprofError, one_line
 
 Attach = Callable[[Any], None]
 

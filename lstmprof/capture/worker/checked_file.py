@@ -13,9 +13,9 @@ from typing import Any, Callable, Dict, List
 import numpy as np
 
 from lstmprof import workloads
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.users_file import UsersFile
-from lstmprof.errors import CaptureError
 from lstmprof.workloads import Batch, Workload
 
 #: Largest accepted difference, relative to the largest element; the same as in the tests of

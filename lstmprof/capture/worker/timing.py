@@ -18,6 +18,7 @@ import math
 import os
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import TURN, CaptureRequest
 from lstmprof.capture.worker.machine.usage import (
     SELF,
@@ -29,7 +30,6 @@ from lstmprof.capture.worker.machine.usage import (
     waiting_between,
     waits,
 )
-from lstmprof.errors import CaptureError
 
 Clock = Callable[[], int]
 Turn = Callable[[], None]

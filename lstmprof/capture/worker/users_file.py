@@ -30,9 +30,9 @@ import sys
 import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from lstmprof.base.errors import CaptureError, one_line
 from lstmprof.capture.implementation_file import ImplementationFile
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.errors import CaptureError, one_line
 from lstmprof.workloads import Workload
 
 Arrays = Dict[str, Any]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lstmprof.base.errors import LstmprofError, UsageError
+from lstmprof.base.names import STEPS, TABLES, USUAL_TABLES
+from lstmprof.base.numbers import file_size, milliseconds
 from lstmprof.commands import completion, options, terminal
-from lstmprof.errors import LstmprofError, UsageError
-from lstmprof.names import STEPS, TABLES, USUAL_TABLES
-from lstmprof.numbers import file_size, milliseconds
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown

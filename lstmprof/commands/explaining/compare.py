@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lstmprof.base.errors import UsageError
+from lstmprof.base.names import FAIL_IF
+from lstmprof.base.numbers import escaped
 from lstmprof.commands import completion, options, terminal
-from lstmprof.errors import UsageError
-from lstmprof.names import FAIL_IF
-from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.gate import Gate

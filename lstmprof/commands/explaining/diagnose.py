@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lstmprof.base.names import CHANGES, DETAILS, FORMS
+from lstmprof.base.numbers import escaped
 from lstmprof.commands import completion, options, terminal
-from lstmprof.names import CHANGES, DETAILS, FORMS
-from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown

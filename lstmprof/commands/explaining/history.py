@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lstmprof.base.numbers import file_size, milliseconds
 from lstmprof.commands import completion, options, terminal
-from lstmprof.numbers import file_size, milliseconds
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.history import Point, Series

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from lstmprof.base.errors import RunError, UsageError
 from lstmprof.commands import options
-from lstmprof.errors import RunError, UsageError
 
 _POLL_S = 0.2
 

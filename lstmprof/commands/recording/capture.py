@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lstmprof import workloads
+from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.capture.request import (
     MODES,
     NSYS,
@@ -25,7 +26,6 @@ from lstmprof.capture.request import (
 )
 from lstmprof.commands import completion
 from lstmprof.commands.options import TRACES, plain_file, result, say
-from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.workloads.studies import NAMED, named
 
 if TYPE_CHECKING:

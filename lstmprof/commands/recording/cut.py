@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lstmprof.base.errors import UsageError
+from lstmprof.base.numbers import file_size
 from lstmprof.commands import completion, options
-from lstmprof.errors import UsageError
-from lstmprof.numbers import file_size
 
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown

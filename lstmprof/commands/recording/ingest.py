@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lstmprof.base.errors import UsageError
+from lstmprof.base.streams import write_over
 from lstmprof.commands import completion, options
-from lstmprof.errors import UsageError
-from lstmprof.host.streams import write_over
 
 if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested

@@ -10,10 +10,12 @@ from typing import Any
 
 import click
 
+from lstmprof.base.errors import UsageError
+from lstmprof.base.names import LISTED
+from lstmprof.base.numbers import or_dash
 from lstmprof.capture.implementation_file import TEMPLATES, template_text
 from lstmprof.capture.interpreters import eras, here, in_era
 from lstmprof.commands import completion, options, terminal
-from lstmprof.errors import UsageError
 from lstmprof.implementations import (
     FAMILIES,
     FRAMEWORKS,
@@ -23,8 +25,6 @@ from lstmprof.implementations import (
     Implementation,
     unknown,
 )
-from lstmprof.names import LISTED
-from lstmprof.numbers import or_dash
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import NAMED
 

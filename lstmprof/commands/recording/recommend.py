@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lstmprof import workloads
+from lstmprof.base.numbers import milliseconds
 from lstmprof.capture.request import MODES, PRECISIONS, CaptureRequest
 from lstmprof.commands import completion, options, terminal
 from lstmprof.commands.recording.capture import WORKLOAD_OPTIONS, with_options
-from lstmprof.numbers import milliseconds
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.recommend import Ranked, Recommendation

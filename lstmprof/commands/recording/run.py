@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from lstmprof.base.errors import UsageError, command_line
 from lstmprof.capture.request import FRAMEWORKS_OWN, GO_ON, PROFILERS, STOP, THEN, ScriptRequest
 from lstmprof.commands import completion, options
-from lstmprof.errors import UsageError, command_line
 
 _DEFAULT = ScriptRequest("", "")
 #: Command that starts the processes of a distributed job -> the Python module that implements it.

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from lstmprof.errors import one_line
-from lstmprof.host.streams import CONTROL, styled
-from lstmprof.numbers import bare, cropped, cut_text
+from lstmprof.base.errors import one_line
+from lstmprof.base.numbers import bare, cropped, cut_text
+from lstmprof.base.streams import CONTROL, styled
 
 #: Colours of bars. Blue: busy time, or less time than in the other run. Orange: idle time, or more
 #: time. Their contrast is at least 3:1 on white and on black.

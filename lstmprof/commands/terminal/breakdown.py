@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from lstmprof.base.names import PART_WORDS
+from lstmprof.base.numbers import milliseconds, number_of, percent
 from lstmprof.breakdown import Breakdown, comparable
 from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import tables, timings, warned
-from lstmprof.names import PART_WORDS
-from lstmprof.numbers import milliseconds, number_of, percent
 
 #: Decimals of milliseconds, so that microseconds are visible.
 _DIGITS = 3

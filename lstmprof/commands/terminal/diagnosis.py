@@ -12,6 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from lstmprof.base.names import DETAILS
+from lstmprof.base.numbers import (
+    cropped,
+    escaped,
+    labels,
+    milliseconds,
+    number_of,
+    percent,
+    with_short_names,
+)
 from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
@@ -27,16 +37,6 @@ from lstmprof.diagnose.verdict.verdict_text import (
     in_short,
     verdict_text,
     worst_first,
-)
-from lstmprof.names import DETAILS
-from lstmprof.numbers import (
-    cropped,
-    escaped,
-    labels,
-    milliseconds,
-    number_of,
-    percent,
-    with_short_names,
 )
 
 #: If there are more than ``MANY`` diagnoses, a table has one row for each, and only the first

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lstmprof.commands import terminal
-from lstmprof.diagnose.diagnosis import Diagnosis, Explained
-from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding
-from lstmprof.diagnose.findings.because import worth_a_line
-from lstmprof.diagnose.findings.counts import QUANTITIES
-from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.step_profile import labels
-from lstmprof.diagnose.verdict.sentences import roofline_sentence
-from lstmprof.names import PART_WORDS
-from lstmprof.numbers import (
+from lstmprof.base.names import PART_WORDS
+from lstmprof.base.numbers import (
     UNKNOWN,
     count,
     cropped,
@@ -25,6 +17,14 @@ from lstmprof.numbers import (
     quantity,
     with_short_names,
 )
+from lstmprof.commands import terminal
+from lstmprof.diagnose.diagnosis import Diagnosis, Explained
+from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding
+from lstmprof.diagnose.findings.because import worth_a_line
+from lstmprof.diagnose.findings.counts import QUANTITIES
+from lstmprof.diagnose.roofline import Roofline
+from lstmprof.diagnose.step_profile import labels
+from lstmprof.diagnose.verdict.sentences import roofline_sentence
 
 #: Number of findings whose evidence is printed; JSON has the evidence of all.
 _WITH_EVIDENCE = 3

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.base.names import PART_WORDS
+from lstmprof.base.numbers import UNKNOWN, milliseconds, or_dash
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
-from lstmprof.names import PART_WORDS
-from lstmprof.numbers import UNKNOWN, milliseconds, or_dash
 
 #: Columns of text that are shortened if a line is too long.
 _LONG = ("name", "rule", "op", "within")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from lstmprof.base.numbers import UNKNOWN, labels, milliseconds, or_dash
 from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.versions import VersionedRun, by_version
 from lstmprof.commands import terminal
 from lstmprof.diagnose.comparable import conditions_in_words
-from lstmprof.numbers import UNKNOWN, labels, milliseconds, or_dash
 from lstmprof.runs.metadata import RunInfo
 
 #: Decimals of milliseconds, so that microseconds are visible.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lstmprof.base.numbers import listed
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
-from lstmprof.numbers import listed
 
 #: If all warnings fit into this many lines, they are printed as sentences; otherwise one line lists
 #: their kinds.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from lstmprof.base.errors import UsageError
+from lstmprof.base.names import STACKS
+from lstmprof.base.numbers import file_size
 from lstmprof.commands import completion, options
-from lstmprof.errors import UsageError
-from lstmprof.names import STACKS
-from lstmprof.numbers import file_size
 
 
 @click.command(name="export")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.commands import options
-from lstmprof.errors import LstmprofError, UsageError
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lstmprof.base.errors import UsageError
 from lstmprof.commands import completion, options, terminal
-from lstmprof.errors import UsageError
 
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer

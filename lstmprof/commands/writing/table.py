@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from lstmprof.base.numbers import listed
 from lstmprof.commands import completion, options, terminal
-from lstmprof.numbers import listed
 
 
 @click.command(name="table")

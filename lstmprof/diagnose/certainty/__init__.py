@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from lstmprof.base.numbers import cropped, in_prose, listed, milliseconds, percent
 from lstmprof.breakdown.lacks import CLOCKS, GPU_UNSEEN, Lack
 from lstmprof.breakdown.replay import Prediction
 from lstmprof.diagnose.certainty.pair import (
@@ -40,7 +41,6 @@ from lstmprof.diagnose.findings.savings import REPLAY_ERROR
 from lstmprof.diagnose.findings.settings import shared_cpus
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
 
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]

@@ -21,13 +21,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lstmprof.base.names import PART_WORDS
+from lstmprof.base.numbers import listed, milliseconds
 from lstmprof.diagnose.findings import causes, reasons
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
-from lstmprof.names import PART_WORDS
-from lstmprof.numbers import listed, milliseconds
 
 #: A kind of time with a smaller share of the difference, or of the step, is not named as the
 #: bottleneck.

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lstmprof.base.numbers import count, cropped, listed, milliseconds, quantity
 from lstmprof.breakdown.attribution import CALL, LATENCY
 from lstmprof.breakdown.lacks import GPU_UNSEEN
 from lstmprof.diagnose.findings import Change, Finding, causes, reasons
@@ -21,7 +22,6 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
-from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
 #: Items are evidence if they take at least this share of a finding. Chosen by hand.
 EVIDENCE_SHARE = 0.25

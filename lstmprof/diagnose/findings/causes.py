@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from lstmprof.base.names import PART_WORDS
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
 from lstmprof.breakdown.lacks import RANGES_WITHOUT_OPS
 from lstmprof.breakdown.script_waits import SCRIPT_WAITS
@@ -18,7 +19,6 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import VALUE_READS
-from lstmprof.names import PART_WORDS
 
 LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
 RUNTIME, CPU_OP = "runtime", "CPU op"

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from lstmprof.base.numbers import number_of
 from lstmprof.diagnose.findings.causes import KINDS
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.tally import Spread
 from lstmprof.events.threads import VALUE_READS
-from lstmprof.numbers import number_of
 
 Rows = Iterable[dict[str, Any]]
 Amount = Callable[[StepProfile], float | None]

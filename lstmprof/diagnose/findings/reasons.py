@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from lstmprof.base.numbers import count, cropped, number_of, percent, quantity
 from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.breakdown.timings import FAULT_NS
 from lstmprof.diagnose.findings import settings
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.threads import VALUE_READS
-from lstmprof.numbers import count, cropped, number_of, percent, quantity
 from lstmprof.runs.fields import ThreadTime
 
 #: The same calls run different code if one run executes this many times as many instructions.

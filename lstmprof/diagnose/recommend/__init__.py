@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lstmprof import implementations
+from lstmprof.base.errors import RunError
+from lstmprof.base.numbers import cut_text, listed, milliseconds
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.certainty.pair import no_difference, span_of
 from lstmprof.diagnose.diagnosis import Diagnosis, compare
 from lstmprof.diagnose.recommend.code import code_of
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.errors import RunError
 from lstmprof.implementations import Implementation
-from lstmprof.numbers import cut_text, listed, milliseconds
 from lstmprof.workloads import Workload
 
 if TYPE_CHECKING:

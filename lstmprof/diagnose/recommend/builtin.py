@@ -13,6 +13,9 @@ from importlib import metadata
 from typing import Any, Literal
 
 from lstmprof import __version__, implementations
+from lstmprof.base.errors import LstmprofError, UsageError
+from lstmprof.base.names import FRAMEWORK_NAMES
+from lstmprof.base.numbers import count, listed, milliseconds, percent
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters, lacks
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
@@ -31,10 +34,7 @@ from lstmprof.diagnose.recommend.shapes import (
 )
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions
-from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
-from lstmprof.names import FRAMEWORK_NAMES
-from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.runs.border import LeaveOut, border
 from lstmprof.runs.directory import cache_folder, usable_cache
 from lstmprof.runs.metadata import RunInfo

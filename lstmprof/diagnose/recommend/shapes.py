@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lstmprof import workloads
+from lstmprof.base.errors import UsageError
+from lstmprof.base.numbers import listed, percent
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.recurrent.network import dtype_named
 from lstmprof.capture.own.passes import MOST_FOR_SHAPES
 from lstmprof.capture.request import CaptureRequest, check_device
 from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.diagnose.roofline import workload_of
-from lstmprof.errors import UsageError
-from lstmprof.numbers import listed, percent
 from lstmprof.workloads import GATES, Workload
 from lstmprof.workloads.studies import NAMED
 

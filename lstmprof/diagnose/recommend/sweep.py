@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof import __version__
+from lstmprof.base.errors import LstmprofError, UsageError
+from lstmprof.base.numbers import number_of
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture import plan
 from lstmprof.capture.implementation_file import ImplementationFile
@@ -18,9 +20,7 @@ from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import MOST_IN_TURNS, captured_runs, span
 from lstmprof.capture.worker.machine import host
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked
-from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import FORMS
-from lstmprof.numbers import number_of
 from lstmprof.runs.run import Run, is_run, open_run
 from lstmprof.workloads import Workload
 

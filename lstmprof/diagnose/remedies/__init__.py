@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lstmprof.base.numbers import in_prose, milliseconds
 from lstmprof.diagnose.findings import Finding, causes, findings
 from lstmprof.diagnose.remedies import (
     cells,
@@ -32,7 +33,6 @@ from lstmprof.diagnose.remedies import (
 )
 from lstmprof.diagnose.remedies.rows import Remedy
 from lstmprof.diagnose.step_profile import total_ns
-from lstmprof.numbers import in_prose, milliseconds
 
 #: Largest number of fixes for one finding.
 MOST = 3

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 from lstmprof import implementations
+from lstmprof.base.numbers import count, cropped
 from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
@@ -26,7 +27,6 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
-from lstmprof.numbers import count, cropped
 
 #: ``values_in_loop`` matches if, after at least this share of the cells, the host reads a value
 #: before the next cell. The share cannot be 1: with T time steps, T - 1 reads are between cells.

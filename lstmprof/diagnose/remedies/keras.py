@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from lstmprof.base.numbers import listed
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.rows import (
     HOST,
@@ -27,7 +28,6 @@ from lstmprof.diagnose.remedies.rows import (
 )
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
-from lstmprof.numbers import listed
 
 #: Ops inside a Keras cell that show an option which cuDNN does not support → the option that cuDNN
 #: needs instead. The patterns match TensorFlow's op types and scopes, and functions of jax.nn in

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from lstmprof import implementations
+from lstmprof.base.numbers import count, listed, number_of
 from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.findings.causes import MEMORY
@@ -30,7 +31,6 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
-from lstmprof.numbers import count, listed, number_of
 
 #: The category of kernels whose work does not grow with the batch size.
 _NOT_OF_THE_BATCH = "optimizer"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lstmprof.base.numbers import count, listed
 from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     BFLOAT16,
     CUDNN,
@@ -48,7 +49,6 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LAYER_OP
-from lstmprof.numbers import count, listed
 
 _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BFLOAT16}
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}

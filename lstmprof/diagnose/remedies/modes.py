@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from lstmprof.base.numbers import count, cropped, listed, quantity
 from lstmprof.diagnose.findings import Finding, causes, settings
 from lstmprof.diagnose.findings.causes import COPY, DISPATCH, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.reasons import THREADS, reason
@@ -17,7 +18,6 @@ from lstmprof.diagnose.remedies.rows import (
     often,
 )
 from lstmprof.diagnose.step_profile import labels
-from lstmprof.numbers import count, cropped, listed, quantity
 
 #: The op that anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"

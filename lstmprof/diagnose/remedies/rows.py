@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from lstmprof.base.numbers import count, cropped, milliseconds, quantity, times_a_step
 from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
-from lstmprof.numbers import count, cropped, milliseconds, quantity, times_a_step
 
 #: Kinds of time that several rows have in common. ``HOST``: the host launches kernels, dispatches
 #: ops or runs Python, and no kernel runs. ``WORK``: matmuls or elementwise ops run.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from lstmprof import implementations
+from lstmprof.base.numbers import count
 from lstmprof.breakdown.recurrent.ladder import SEPARATE_PRODUCTS
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.causes import DISPATCH, GEMM, LAUNCH, MEMORY
@@ -28,7 +29,6 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import LOOP
-from lstmprof.numbers import count
 
 #: Least number of matmuls, or of runs of the loop's body, per step that count as a loop over time
 #: steps. Chosen by hand.

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from lstmprof.base.numbers import count, number_of
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.causes import CAST, COPY, DISPATCH, LAUNCH, MEMORY, PYTHON
 from lstmprof.diagnose.remedies.cells import one_time_step_per_call
@@ -28,7 +29,6 @@ from lstmprof.diagnose.remedies.rows import (
     total,
 )
 from lstmprof.implementations import LAYER_OP
-from lstmprof.numbers import count, number_of
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
 #: Least number of backward ops of indexing (x[t]) per step that count as a loop over time steps.

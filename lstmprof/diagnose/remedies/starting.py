@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from lstmprof.base.numbers import cropped, listed, number_of, quantity
 from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.findings.causes import COMPILE, START
 from lstmprof.diagnose.remedies.rows import (
@@ -31,7 +32,6 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.seen import RUNTIMES, Fact
 from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
-from lstmprof.numbers import cropped, listed, number_of, quantity
 from lstmprof.runs.fields import Recompiled
 
 #: Events of torch.compile: the search for a compiled version that fits a call, and the run of this

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from lstmprof.base.numbers import cropped, listed, number_of
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.findings.causes import (
@@ -35,7 +36,6 @@ from lstmprof.diagnose.step_profile.ranks import FOUND
 from lstmprof.events.schema import KERAS_LAYER, PHASES
 from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
-from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
 #: If reads of values take at least this share of the step, they are named as the cause. If waits

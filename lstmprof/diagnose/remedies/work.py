@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from lstmprof.base.numbers import count, cropped, listed
 from lstmprof.breakdown.recurrent.cudnn_algorithm import gpu_of
 from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.findings.because import may_be_copies
@@ -24,7 +25,6 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.seen import Product
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
-from lstmprof.numbers import count, cropped, listed
 
 #: Largest share of a float32 matmul's time that TF32 saves: with tensor cores, a matmul is at most
 #: eight times as fast (A100: 156 instead of 19.5 TFLOP/s).

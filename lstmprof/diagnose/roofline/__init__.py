@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import asdict
 
+from lstmprof.base.errors import UsageError
+from lstmprof.base.numbers import milliseconds
 from lstmprof.diagnose.roofline.work import Cost, costs, flops
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
-from lstmprof.errors import UsageError
-from lstmprof.numbers import milliseconds
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstmprof import numbers
+from lstmprof.base import numbers
+from lstmprof.base.errors import UsageError
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Intervals, attributed
 from lstmprof.breakdown.lacks import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD, Lack
@@ -56,7 +57,6 @@ from lstmprof.diagnose.step_profile.ranks import (
     straggler_sentence,
 )
 from lstmprof.diagnose.step_profile.tally import Spread, tally
-from lstmprof.errors import UsageError
 from lstmprof.events.annotate.recorded import ROUNDED_NS
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS

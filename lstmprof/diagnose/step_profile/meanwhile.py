@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from lstmprof.base.numbers import cropped, percent
 from lstmprof.breakdown.attribution import TAIL, Intervals
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.diagnose.seen.contexts import enclosing
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.numbers import cropped, percent
 
 #: An op or range is named as what the late rank did if it takes at least this share of the waits.
 #: Chosen by hand.

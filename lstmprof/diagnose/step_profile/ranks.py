@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from lstmprof.base.names import PART_WORDS
+from lstmprof.base.numbers import cropped, milliseconds, percent
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.clean_step import CleanStep
@@ -32,8 +34,6 @@ from lstmprof.diagnose.step_profile.earlier import earlier_ns
 from lstmprof.diagnose.step_profile.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
-from lstmprof.names import PART_WORDS
-from lstmprof.numbers import cropped, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lstmprof.base.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.script_waits import SLEEPS
 from lstmprof.breakdown.slot_times import Span
@@ -38,7 +39,6 @@ from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import TABLE, Advice, leading_advice
 from lstmprof.diagnose.remedies.work import tf32
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.runs.fields import ScriptLine
 
 #: The sentence shows the interval of the ratio if the upper end is at least this many times the

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from lstmprof.base.names import PART_WORDS
+from lstmprof.base.numbers import listed, milliseconds, percent
 from lstmprof.breakdown.replay import Error, Prediction
 from lstmprof.diagnose.certainty import prediction_certainty
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.names import PART_WORDS
-from lstmprof.numbers import listed, milliseconds, percent
 
 
 def finding_sentence(finding: Finding) -> str:

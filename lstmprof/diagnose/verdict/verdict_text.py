@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from lstmprof.base.errors import one_line
+from lstmprof.base.names import FRAMEWORK_NAMES
+from lstmprof.base.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.certainty import NOT_EXPLAINED, Level, Outcome
@@ -21,9 +24,6 @@ from lstmprof.diagnose.findings import ADVISED_SHARE, Finding, wait_of
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import WAITS_FOR_HOST, Verdict
-from lstmprof.errors import one_line
-from lstmprof.names import FRAMEWORK_NAMES
-from lstmprof.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
 
 #: Largest number of lines of a verdict. Chosen by hand: two verdicts, a heading and a footer fit
 #: into 25 lines.

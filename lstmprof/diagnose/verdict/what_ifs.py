@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lstmprof.base.errors import UsageError
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.replay import (
     CHANGES,
@@ -21,7 +22,6 @@ from lstmprof.breakdown.replay import (
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict.sentences import what_if_sentence
-from lstmprof.errors import UsageError
 
 #: The name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"

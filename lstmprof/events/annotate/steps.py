@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.errors import UsageError
+from lstmprof.base.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS

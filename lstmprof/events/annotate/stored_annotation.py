@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.base.scratch import room_in
 from lstmprof.events.annotate.categories import categorised
 from lstmprof.events.annotate.links import forwards, launches, linked, ops_by_external_id
 from lstmprof.events.annotate.steps import windows, with_steps
@@ -27,7 +28,6 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KINDS
 from lstmprof.events.stored import StoredEvents, read_columns
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
-from lstmprof.host.scratch import room_in
 
 _WINDOW_COLUMNS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
 

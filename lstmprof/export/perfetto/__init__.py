@@ -24,12 +24,13 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
+from lstmprof.base.errors import RunError
+from lstmprof.base.scratch import check_file, writing
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Attribution, Intervals, Label
 from lstmprof.breakdown.ledger import READS as OF_LEDGER
 from lstmprof.breakdown.replay.critical_path import critical_path_of
 from lstmprof.breakdown.waits import Waits, all_waits
-from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window, median_step
 from lstmprof.events.batches import Batch, Batches
 from lstmprof.events.counters import Series, levels
@@ -40,7 +41,6 @@ from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.export.perfetto import run_slices
 from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activities
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
-from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
 
 #: The critical paths are written only for runs with at most this many events: with more events,

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from lstmprof.base.numbers import shown_name
 from lstmprof.events.counters import Series
 from lstmprof.formats.perfetto.writers import (
     CRITICAL_PATH,
@@ -22,7 +23,6 @@ from lstmprof.formats.perfetto.writers import (
     Facts,
     Where,
 )
-from lstmprof.numbers import shown_name
 from lstmprof.runs.metadata import RunInfo
 
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.errors import ForeignFileError, ProfileError, one_line
+from lstmprof.base.errors import ForeignFileError, ProfileError, one_line
+from lstmprof.base.scratch import temporary_folder
 from lstmprof.events import Profile
 from lstmprof.events.counters import BYTES, CHANGE, Collected, values_table
 from lstmprof.formats import rows
@@ -27,7 +28,6 @@ from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import Batch, CudaEvents, natural, positive
 from lstmprof.formats.cuda.nsys_events import devices_of, events_of, whole_graphs
 from lstmprof.formats.raw_file import OpenFile, RawFile
-from lstmprof.host.scratch import temporary_folder
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _METRIC_COLUMNS = ("timestamp", "typeId", "metricId", "value")

@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.errors import ProfileError, one_line
+from lstmprof.base.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.schema import ACTIVITY_KINDS

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.events.counters import Count, table_of, write_sorted
 from lstmprof.events.spool import write_chunk
 from lstmprof.formats import kineto, rows

@@ -27,7 +27,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 from isal import igzip
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
+from lstmprof.base.pool import KilledError, Pool, is_worker
 from lstmprof.events import Profile
 from lstmprof.events.counters import Counters
 from lstmprof.events.spool import Spool
@@ -36,7 +37,6 @@ from lstmprof.formats import kineto
 from lstmprof.formats.kineto import pieces
 from lstmprof.formats.kineto.event_fields import KINDS
 from lstmprof.formats.kineto.pieces import Part, Piece
-from lstmprof.formats.pool import KilledError, Pool, is_worker
 from lstmprof.formats.raw_file import (
     FREE_BYTES,
     GZIP_MAGIC,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.errors import ForeignFileError, ProfileError, one_line
+from lstmprof.base.errors import ForeignFileError, ProfileError, one_line
 from lstmprof.events import Profile
 from lstmprof.events.counters import NO_COUNTERS, Count, Counters, table_of
 from lstmprof.events.schema import ACTIVITY_KINDS

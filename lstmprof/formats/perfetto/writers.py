@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from lstmprof.errors import ProfileError, one_line
+from lstmprof.base.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.schema import KINDS
 from lstmprof.formats import rows

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lstmprof.errors import ProfileError, one_line
+from lstmprof.base.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.events.counters import Collected
 from lstmprof.events.schema import ACTIVITY_KINDS

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstmprof.errors import ProfileError
+from lstmprof.base.errors import ProfileError
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane import schema
 from lstmprof.formats.xplane.schema import OddError, value_end, varint

@@ -13,7 +13,7 @@ import ctypes
 import dataclasses
 from typing import Any, ClassVar, Iterator, List, Mapping, Sequence, Tuple
 
-from lstmprof.errors import CaptureError
+from lstmprof.base.errors import CaptureError
 from lstmprof.implementations.cudnn._runtime import CUDNN, Buffer, Library, Runtime, loaded
 from lstmprof.workloads import GATES, Workload
 

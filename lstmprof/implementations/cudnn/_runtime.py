@@ -19,7 +19,7 @@ from typing import Any, Callable, ClassVar, ContextManager, Iterator, Mapping, O
 
 import numpy as np
 
-from lstmprof.errors import CaptureError
+from lstmprof.base.errors import CaptureError
 
 Call = Callable[[], None]
 

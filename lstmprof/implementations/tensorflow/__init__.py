@@ -19,7 +19,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Type
 import numpy as np
 import tensorflow as tf
 
-from lstmprof.errors import CaptureError
+from lstmprof.base.errors import CaptureError
 from lstmprof.workloads import Workload, reordered
 
 

@@ -21,7 +21,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 
-from lstmprof.errors import CaptureError
+from lstmprof.base.errors import CaptureError
 from lstmprof.implementations.torch import nn_lstm, parameters
 from lstmprof.implementations.torch.nn_lstm import canonical, load
 from lstmprof.workloads import Workload

@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from lstmprof.errors import RunError
-from lstmprof.host.scratch import check_file, write_file
+from lstmprof.base.errors import RunError
+from lstmprof.base.scratch import check_file, write_file
 from lstmprof.report.model import Figure, Report, Spec
 
 #: The modules of charts, in the order of the page; they are imported on use.

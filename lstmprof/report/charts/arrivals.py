@@ -10,7 +10,7 @@ from collections import Counter
 
 import altair as alt
 
-from lstmprof.numbers import count, milliseconds
+from lstmprof.base.numbers import count, milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import altair as alt
 
-from lstmprof.numbers import labels, percent
+from lstmprof.base.numbers import labels, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import LEAST_SHARE, Figure, Report, Row, Rows
 from lstmprof.report.palette import PARTS

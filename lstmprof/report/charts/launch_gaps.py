@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import altair as alt
 import numpy as np
 
-from lstmprof.numbers import number_of, percent
+from lstmprof.base.numbers import number_of, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 from lstmprof.report.palette import PARTS, order_of, part_of

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import altair as alt
 
+from lstmprof.base.numbers import milliseconds, percent
 from lstmprof.breakdown import CLEAN
-from lstmprof.numbers import milliseconds, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import LEAST_SHARE, Figure, Report, Row, Rows
 from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of

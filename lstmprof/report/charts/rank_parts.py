@@ -6,7 +6,7 @@ from collections import Counter
 
 import altair as alt
 
-from lstmprof.numbers import listed, milliseconds, percent
+from lstmprof.base.numbers import listed, milliseconds, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import LEAST_SHARE, Figure, Report, Row, Rows
 from lstmprof.report.palette import family_of, order_of, part_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from lstmprof.numbers import milliseconds, percent
+from lstmprof.base.numbers import milliseconds, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 

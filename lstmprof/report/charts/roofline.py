@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import altair as alt
 
-from lstmprof.numbers import milliseconds, percent
+from lstmprof.base.numbers import milliseconds, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 

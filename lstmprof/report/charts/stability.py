@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import altair as alt
 
-from lstmprof.numbers import percent
+from lstmprof.base.numbers import percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import altair as alt
 
-from lstmprof.numbers import milliseconds
+from lstmprof.base.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 

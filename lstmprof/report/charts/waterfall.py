@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import altair as alt
 
+from lstmprof.base.numbers import milliseconds
 from lstmprof.diagnose.certainty import EXPLAINED_SHARE
 from lstmprof.diagnose.certainty.pair import no_difference
 from lstmprof.diagnose.findings import CAUSES, UNEXPLAINED
 from lstmprof.diagnose.findings.causes import KINDS, shown
-from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import LEAST_SHARE, Figure, Pair, Report, Row, Rows
 from lstmprof.report.palette import PARTS, part_of_kind

@@ -22,11 +22,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstmprof.base.errors import RunError
+from lstmprof.base.numbers import listed, milliseconds, shown_name
+from lstmprof.base.scratch import check_file, write_file
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, lane_words
 from lstmprof.diagnose.findings import causes
-from lstmprof.errors import RunError
-from lstmprof.host.scratch import check_file, write_file
-from lstmprof.numbers import listed, milliseconds, shown_name
 from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Icicle, Report, Rows, Timeline

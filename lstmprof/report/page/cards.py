@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lstmprof.base.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.verdict.verdict_text import (
@@ -15,7 +16,6 @@ from lstmprof.diagnose.verdict.verdict_text import (
     where_heading,
     worst_first,
 )
-from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.replay.calls import Calls
 from lstmprof.breakdown.replay.graph import step_graph
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import captured_runs
-from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from events.rows import Row, row, table
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.errors import UsageError
 from lstmprof.breakdown.replay.changes import CHANGES, Change, faster_gemms, unchanged_times
 from lstmprof.breakdown.replay.what_if import Prediction, predictions
-from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable

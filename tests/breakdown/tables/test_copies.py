@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from events.rows import row, table
 
+from lstmprof.base.errors import RunError
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import direction, host_memory
 from lstmprof.events.annotate.steps import windows

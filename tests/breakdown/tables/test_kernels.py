@@ -13,8 +13,8 @@ from breakdown.random_programs import cpu_programs, gpu_programs
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
+from lstmprof.base.errors import RunError
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.errors import RunError
 from lstmprof.events import narrow
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import is_kernel_launch

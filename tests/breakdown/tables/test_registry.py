@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from events.rows import row, table
 
-from lstmprof import names
+from lstmprof.base import names
+from lstmprof.base.errors import UsageError
 from lstmprof.breakdown import TABLES, break_down
-from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.events.batches import BATCH_EVENTS

@@ -18,12 +18,12 @@ import pytest
 from capture.own.fake_profiler import FakeProfiler, Recorded
 
 import lstmprof as lp
+from lstmprof.base.errors import RunError, UsageError
 from lstmprof.capture import captured_run
 from lstmprof.capture.own import passes, session as own_session
 from lstmprof.capture.own.passes import FEWEST_STEPS, Plan
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.worker import profilers, profiling
-from lstmprof.errors import RunError, UsageError
 
 PLAN = Plan(warmup=1, timed=4, steps=2, lines=0)
 

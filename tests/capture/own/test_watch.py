@@ -16,12 +16,12 @@ from capture.own.fake_profiler import FakeProfiler
 from in_process import lstmprof
 
 import lstmprof as lp
+from lstmprof.base.errors import UsageError
 from lstmprof.capture import captured_run
 from lstmprof.capture.own import session as own_session, watch as own_watch
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.watch import LEAST_STEPS, SLOW_WINDOWS, Watch
 from lstmprof.capture.worker import profiling
-from lstmprof.errors import UsageError
 
 PLAN = Plan(warmup=1, timed=4, steps=2, lines=0)
 #: Steps of a session with this plan, and the one before its first border.

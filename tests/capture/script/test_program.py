@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.interpreters.environments import python_of
-from lstmprof.errors import CaptureError
 
 #: name → what it does.
 SCRIPTS = {

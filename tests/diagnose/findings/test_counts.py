@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from diagnose.made import contributor, profile, table, tally
 
+from lstmprof.base.numbers import count, file_size, number_of, quantity
 from lstmprof.diagnose.diagnosis import alone
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES, spread_of
 from lstmprof.diagnose.step_profile.tally import Spread
-from lstmprof.numbers import count, file_size, number_of, quantity
 
 
 def of(name: str, device: int | None = 0, steps: int = 1, **lengths: list[int]) -> float | None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from commands.written_runs import step, write_run
 
+from lstmprof.base.errors import UsageError
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked, sweep
 from lstmprof.diagnose.recommend.shapes import request_of
 from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-from lstmprof.errors import UsageError
 from lstmprof.runs.run import open_run
 from lstmprof.workloads import Workload
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile
 
+from lstmprof.base.errors import UsageError
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.errors import UsageError
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import NAMED
 

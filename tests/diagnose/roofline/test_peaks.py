@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lstmprof.base.errors import UsageError
 from lstmprof.diagnose.roofline import Peaks, highest, parsed, recorded
-from lstmprof.errors import UsageError
 from lstmprof.runs.metadata import run_info
 
 

@@ -8,10 +8,10 @@ import pytest
 from diagnose.made import diagnose
 from events.rows import Row, row, table
 
+from lstmprof.base.errors import RunError
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.mean_step import device_word
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
-from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables

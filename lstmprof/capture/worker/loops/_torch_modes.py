@@ -12,9 +12,9 @@ from typing import Any, Callable, ContextManager
 
 import torch
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.profilers.torch import fp32_precision
-from lstmprof.errors import CaptureError
 
 #: Precision -> type of autocast. PyTorch 1.0 has no bfloat16.
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": getattr(torch, "bfloat16", None)}

@@ -24,11 +24,11 @@ from typing import Any, ContextManager, Dict, Iterator, Sequence, Tuple, Union
 import numpy as np
 
 from lstmprof import workloads
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import NSYS, CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.machine.host import cuda_devices, thread_count
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.errors import CaptureError
 from lstmprof.implementations import cudnn as api
 from lstmprof.implementations.cudnn import Cudnn, _runtime
 from lstmprof.implementations.cudnn._runtime import Buffer, Call

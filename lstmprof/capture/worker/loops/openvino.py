@@ -17,12 +17,12 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import onnx
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.loops import _cpu, _onnx
 from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
 from lstmprof.capture.worker.machine.host import thread_count
 from lstmprof.capture.worker.shapes import inputs_of_tensors
-from lstmprof.errors import CaptureError
 
 # OpenVINO forks a process to report its import to its makers, unless this package is missing.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]

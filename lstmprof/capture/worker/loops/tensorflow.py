@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from lstmprof import workloads
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
@@ -32,7 +33,6 @@ from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
-from lstmprof.errors import CaptureError
 from lstmprof.implementations import tensorflow as layers
 from lstmprof.workloads import Workload
 

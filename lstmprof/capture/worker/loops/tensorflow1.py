@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from lstmprof import workloads
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest, wanted
 from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.loops import laid, lengths_of, targets_of
@@ -24,7 +25,6 @@ from lstmprof.capture.worker.machine.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow1 as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.shapes import inputs_of
-from lstmprof.errors import CaptureError
 from lstmprof.implementations import FRAMEWORKS
 from lstmprof.workloads import Workload
 

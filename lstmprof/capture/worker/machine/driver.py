@@ -8,8 +8,8 @@ import json
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker.machine.meters import CUDA, NVML
-from lstmprof.errors import CaptureError
 
 #: Framework -> pairs (oldest major version of CUDA that the driver must support, command to
 #: install the framework), newest first.

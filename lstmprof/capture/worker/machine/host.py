@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from lstmprof.errors import CaptureError
+from lstmprof.base.errors import CaptureError
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 #: MXCSR bits 15 (flush to zero) and 6 (denormals are zero): Intel SDM volume 1, section 10.2.3

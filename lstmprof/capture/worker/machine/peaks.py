@@ -13,9 +13,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from lstmprof.base.errors import one_line
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.machine import host
-from lstmprof.errors import one_line
 
 Clock = Callable[[], int]
 Run = Callable[[int], None]  # does its work the given number of times, and waits until it is done

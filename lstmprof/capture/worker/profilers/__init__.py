@@ -20,9 +20,9 @@ import os
 import sys
 from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
+from lstmprof.base.errors import CaptureError, UsageError, unknown_name
 from lstmprof.capture.worker import calibration
 from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ranges
-from lstmprof.errors import CaptureError, UsageError, unknown_name
 
 
 class Profiler:

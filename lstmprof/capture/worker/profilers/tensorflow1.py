@@ -19,11 +19,11 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import step_stats_pb2
 from tensorflow.python.client import device_lib, timeline
 
+from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, keras_version
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.errors import CaptureError
 
 #: The value of ``framework`` in run.json; different from TensorFlow 2, for which lstmprof
 #: recommends other functions.

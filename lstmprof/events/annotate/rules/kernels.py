@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from lstmprof.base.numbers import MANGLED, unmangled
 from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
-from lstmprof.numbers import MANGLED, unmangled
 
 #: Text that demanglers write for an anonymous namespace or type.
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")

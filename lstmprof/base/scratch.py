@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from lstmprof.errors import LstmprofError, RunError
+from lstmprof.base.errors import LstmprofError, RunError
 
 _PROC = Path("/proc")
 #: Prefix of temporary folders in TMPDIR.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from lstmprof.errors import LstmprofError, one_line
+from lstmprof.base.errors import LstmprofError, one_line
 
 #: Characters that are removed: C0 (except line ends), DEL, C1, direction marks, zero-width
 #: characters, line separators, interlinear annotations, lone surrogates, tags.

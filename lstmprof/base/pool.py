@@ -23,13 +23,13 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import IO, Any, ParamSpec, TypeVar
 
-from lstmprof.host import process
+from lstmprof.base import process
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 _Worker = subprocess.Popen[bytes]
 
-_SERVE = "from lstmprof.formats.pool import serve; serve()"
+_SERVE = "from lstmprof.base.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
 #: Workers multiply no matrices, so OpenBLAS's threads, by default one per core, would only use CPU

@@ -21,7 +21,8 @@ import errno
 import os
 import re
 import shlex
-from typing import Any, Callable, Iterable, Tuple, Type, Union
+from collections.abc import Callable, Iterable
+from typing import Any
 
 #: A message does not print a list of more names than this; it refers to ``lstmprof list``.
 MOST_LISTED = 24
@@ -44,12 +45,12 @@ class LstmprofError(Exception):
         """Apply the function ``words`` to the texts of the fault and of the next step."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
-    def __reduce__(self) -> Tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Return what ``pickle`` needs to send the error to another process."""
         return _unpickled, (type(self), self.fault, self.next_step)
 
 
-def _unpickled(kind: Type[LstmprofError], fault: str, next_step: str) -> LstmprofError:
+def _unpickled(kind: type[LstmprofError], fault: str, next_step: str) -> LstmprofError:
     error = kind.__new__(kind)
     LstmprofError.__init__(error, fault, next_step)
     return error
@@ -59,7 +60,7 @@ class ProfileError(LstmprofError):
     """Raised when a profile cannot be read; the message begins with ``path``."""
 
     def __init__(self, path: object, fault: str, next_step: str = "") -> None:
-        super().__init__("{}: {}".format(path, fault), next_step)
+        super().__init__(f"{path}: {fault}", next_step)
 
 
 class ForeignFileError(ProfileError):
@@ -103,7 +104,7 @@ _EXTRAS = {
 PERMISSIONS = "check its permissions"
 
 
-def is_readable_folder(path: Union[str, "os.PathLike[str]"]) -> bool:
+def is_readable_folder(path: str | os.PathLike[str]) -> bool:
     """Return whether this user may list ``path`` and read its entries."""
     return os.access(path, os.R_OK | os.X_OK)
 
@@ -156,7 +157,7 @@ def is_url(word: object) -> bool:
     return "://" in str(word)
 
 
-def url_fault(url: str, error: Exception) -> Tuple[str, str]:
+def url_fault(url: str, error: Exception) -> tuple[str, str]:
     """Return why ``url`` cannot be opened, according to ``error``, and what the user can do."""
     reason = str(error) or type(error).__name__
     _, mark, query = url.partition("?")
@@ -164,7 +165,7 @@ def url_fault(url: str, error: Exception) -> Tuple[str, str]:
         reason = reason.replace(mark + query, "?***")
     extra = _EXTRAS.get(url.partition("://")[0].lower())
     if isinstance(error, ImportError) and extra:
-        return reason, "pip install 'lstmprof[{}]'".format(extra)
+        return reason, f"pip install 'lstmprof[{extra}]'"
     if isinstance(error, ImportError):
         return reason, "install the missing package with pip"
     if isinstance(error, ValueError) and reason.startswith("Protocol not known"):
@@ -191,7 +192,7 @@ def system_error(fault: OSError) -> LstmprofError:
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():
         return LstmprofError("the current folder was deleted", "change to another folder")
-    where = "" if fault.filename is None else "{}: ".format(os.fsdecode(fault.filename))
+    where = "" if fault.filename is None else f"{os.fsdecode(fault.filename)}: "
     return LstmprofError(where + reason, next_step_of(fault, "check the file system"))
 
 
@@ -233,5 +234,5 @@ def unknown_name(
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     listed = ", ".join(names) if len(names) <= MOST_LISTED else "see " + shown_by
-    hint = "did you mean '{}'?".format(near[0]) if near else "known: " + listed
-    return UsageError("unknown {} '{}'".format(kind, name), hint)
+    hint = f"did you mean '{near[0]}'?" if near else "known: " + listed
+    return UsageError(f"unknown {kind} '{name}'", hint)

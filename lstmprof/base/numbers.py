@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from lstmprof.errors import one_line
+from lstmprof.base.errors import one_line
 
 UNKNOWN = "–"
 #: Default limit, in characters, for the names that ``shown_name`` returns.
