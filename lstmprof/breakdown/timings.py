@@ -273,7 +273,8 @@ class Iterations:
     def _later(self) -> Ints:
         """Return the indices of each round's later iterations.
 
-        They are the second half of those before the profile, and the second half of those after it.
+        They are the second half of the iterations before the profile, and the second half of the
+        iterations after the profile.
         """
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)

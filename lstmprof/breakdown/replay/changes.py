@@ -141,7 +141,7 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without these calls and the ways into them.
+    """Return the segments' times without the calls in ``vanished`` and the ways into them.
 
     If the Python before a call does more than make the call, only the thread's median way into a
     call is subtracted.

@@ -176,7 +176,7 @@ class Streams:
     def _first_blocked(self, call: int) -> int | None:
         """Return the index of the first activity after ``call`` on the stream that it blocks.
 
-        If the profile does not name the stream, it is the next activity of the call's thread.
+        If the profile does not name the stream, the next activity of the call's thread counts.
         """
         step = self.step
         index = self.reported.get(int(step.correlation[call]))

@@ -325,7 +325,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return the start of the loop's last matmul or cell op, which orders stacked loops."""
+    """Return when the loop's last matmul or cell op starts; stacked loops start in this order."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -442,7 +442,7 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
     """Return {scope: rows of its nodes} for scopes with a matmul and with "cell" in their name.
 
-    If no scope has, return all scopes with a matmul, which are named after layers.
+    If there is no such scope, return all scopes with a matmul, which are named after layers.
     """
     scopes: dict[str, list[int]] = {}
     for row in pattern:
