@@ -85,7 +85,7 @@ class _Items:
 
     @property
     def spread(self) -> Spread | None:
-        """Return number and durations of the items in the profile; None if it has no such items."""
+        """Return number and durations of the items; None if the profile has no such items."""
         return spread_of(self.profile, self.noun)
 
     @property
@@ -359,7 +359,7 @@ def _time_by_noun(
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the noun for ``contributor``; None if it is not an item of its kind."""
+    """Return the noun for ``contributor``; None if no noun fits it and the ``kind`` of time."""
     name = contributor.name
     if name is None:
         return None

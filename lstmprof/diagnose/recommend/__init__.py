@@ -67,7 +67,7 @@ class Ranked:
 
     @property
     def implementation(self) -> str:
-        """Return the name of the implementation, or of the run if that is unknown."""
+        """Return the implementation's name; if it is unknown, the run's name."""
         return self.profile.implementation or self.profile.name
 
     @property
@@ -147,7 +147,7 @@ class Recommendation:
     def _framework_sentence(self) -> str:
         """Return a sentence on the fastest implementation of the user's framework, or "".
 
-        It is "" if that implementation is not known to be slower than the fastest of all.
+        Return "" if the framework's fastest implementation is not surely slower than the winner.
         """
         own = self.framework
         if own is None or self.winner.profile.info.framework == own:

@@ -178,7 +178,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Return a number for each of ``rows`` (activities); those of one op call have the same number.
+    """Return a number for each of ``rows``; activities of one op call have the same number.
 
     Only activities that are named after their op have such a number; other activities have
     ``NONE``. Each host op of the name begins another call; without a host op, all activities of the

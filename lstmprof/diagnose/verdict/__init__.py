@@ -388,7 +388,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 def _then(
     findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
 ) -> str:
-    """Return a clause with those long waits that ``named`` lacks, and their times; "" if none."""
+    """Return a clause with the long waits that are not in ``named``, and their times, or ""."""
     of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
