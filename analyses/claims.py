@@ -1,8 +1,9 @@
-"""A study's number beside ours, and the verdict: reproduced, differs here, needs a GPU.
+"""Show a study's number beside ours, and the verdict: reproduced, differs here, needs a GPU.
 
 Two numbers agree if they differ by at most a quarter. The studies ran on other machines with other
-versions, and they round, so a closer match would be chance. A verdict is likely, not measured, if
-the 95 % interval of our ratio also contains ratios with the other verdict.
+versions, and they round, so a closer match would be chance. The word "likely" precedes a verdict if
+the 95 % interval of our number contains both numbers that agree with the study's and numbers that
+do not.
 """
 
 from __future__ import annotations

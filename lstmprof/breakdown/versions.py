@@ -22,11 +22,11 @@ class VersionedRun:
     breakdown: Breakdown
     implementation: str
     version: str  # the versions that differ between the runs, such as "torch 1.4.0"
-    of_first: float | None  # step time / step time with the oldest version; or None
+    of_first: float | None  # step time / step time with the oldest version; None if unknown
 
 
 def by_version(breakdowns: Sequence[Breakdown]) -> list[list[VersionedRun]]:
-    """Return for each group of comparable runs those of implementations with several versions.
+    """Return, per group of comparable runs, the runs of implementations with several versions.
 
     Implementations are in the order of their first runs; the runs of an implementation are sorted
     from its oldest to its newest version. A group without such an implementation is omitted.
@@ -55,7 +55,7 @@ def _by_implementation(
 
 
 def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[VersionedRun]:
-    """Return an implementation's runs sorted by version; none if all versions are the same."""
+    """Return an implementation's runs sorted by version; [] if all have the same version."""
     versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
     names = dict.fromkeys(name for of in versions.values() for name in of)
     differing = [name for name in names if len({of.get(name) for of in versions.values()}) > 1]

@@ -435,7 +435,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Return the diagnosis of a single run; ``saved`` is kind of time → saving if it is removed."""
+    """Return the diagnosis of a single run; ``saved`` is kind of time → saving without it."""
     parts = findings(None, profile, saved)
     result = outcome_of_one(profile, parts)
     explained = _explained(parts, result)
@@ -450,7 +450,7 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
 
 
 def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
-    """Return the findings with sentences; large and certain ones also get fixes, no fix twice."""
+    """Return the findings with sentences; large, certain findings get fixes, no fix twice."""
     explained, given = [], set[str]()
     for finding in differences:
         certainty = certainty_of(finding, differences)

@@ -66,7 +66,7 @@ class Point:
     def change(self) -> Literal["slower", "faster"] | None:
         """Return whether the step becomes ``slower`` or ``faster`` at this run.
 
-        Return None if it does not change, or if a change is not certain.
+        Return None if the step does not change, or if a change is not certain.
         """
         if self.ratio is None:
             return None

@@ -161,7 +161,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return all overlaps of a segment and an interval, sorted by interval, then by time."""
+    """Return each overlap of any segment with any interval, sorted by interval, then by time."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)

@@ -286,7 +286,7 @@ class _Numbers:
         self._filled = rows.stop
 
     def whole(self) -> pa.Array:
-        """Return the whole column."""
+        """Return all added rows as one array."""
         if self._values is None:
             return pa.nulls(0, self._type)
         values = self._values[: self._filled]
@@ -309,7 +309,7 @@ class _Chunks:
         self._chunks.append(_narrow(chunk, self._type))
 
     def whole(self) -> pa.Array:
-        """Return the whole column."""
+        """Return all added rows as one array."""
         return _joined(self._chunks, self._type)
 
 

@@ -224,7 +224,7 @@ class Spool:
         return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
-        """Merge files until at most ``MERGED_CHUNKS`` files have events at the same time."""
+        """Merge files until the time ranges of at most ``MERGED_CHUNKS`` files overlap anywhere."""
         read, rows = self._sorted, [[path] for path in self.files]
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)

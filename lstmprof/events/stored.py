@@ -97,7 +97,7 @@ class Texts:
         self._of: dict[str, pa.Array] = {}
 
     def of(self, name: str) -> pa.Array:
-        """Return the texts of the column ``name``."""
+        """Return the distinct texts of the column ``name``; empty if no text was added."""
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:

@@ -251,11 +251,11 @@ _SAME = object()
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Return ``keys``, with ``_SAME`` in place of each value that the name of the row leaves out.
+    """Replace each value that the name of a row omits by ``_SAME``, and return the new keys.
 
-    The first ``first`` values of a key are shown. A later value is left out if all keys with equal
-    first values have this value. If the only first value is None, and a later value is shown, the
-    None is left out, too, unless ``fixed``.
+    The name shows the leading ``first`` values of a key. It omits a later value if all keys with
+    the same leading values have this later value. If ``fixed`` is False, the name also omits a
+    single leading value that is None, but only if it shows a later value.
     """
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:

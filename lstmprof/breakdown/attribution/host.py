@@ -64,7 +64,7 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
 def computing(events: EventTable) -> Flags:
     """Return a mask of the ops that compute on the host.
 
-    They have a category, and their rank launches no kernels.
+    Such ops have a category, and their rank launches no kernels.
     """
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     busy &= ~events.where_name(_PIPELINE.fullmatch)
@@ -75,7 +75,7 @@ def computing(events: EventTable) -> Flags:
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return the innermost of ``rows`` at each time of each thread; one thread after the other.
+    """Return each thread's innermost event of ``rows`` at each time, one thread after another.
 
     ``thread`` has the number of every event's thread.
     """

@@ -70,11 +70,11 @@ class CleanStep:
 
     ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
     the breakdown) have times from which recording and disturbances are removed. ``span`` is the
-    length of the clean step with its 95 % interval; ``parts`` has both for each part. In ``parts``,
-    waits of the script also count as Python. ``recording`` is the time that the profiler took; it
-    is None if another tool recorded the profile. ``rare`` lists events that occur, or take long, in
-    some steps only. ``work_varies``: the steps may do different work, such as sequences of another
-    length.
+    length of the clean step with its 95 % interval; ``parts`` has the length and interval of each
+    part. In ``parts``, waits of the script also count as Python. ``recording`` is the time that the
+    profiler took; it is None if another tool recorded the profile. ``rare`` lists events that
+    occur, or take long, in some steps only. ``work_varies``: the steps may do different work, such
+    as sequences of another length.
     """
 
     rank: int | None
@@ -308,7 +308,7 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def usual(self, times: Floats) -> Floats:
-        """Return the usual cost of recording in each slot, in ns; ``times`` has their times."""
+        """Return the usual cost of recording per slot, in ns; ``times`` has the slots' times."""
         return self._slot_costs_ns(times, self._usual_event_ns(times))
 
     def _usual_event_ns(self, times: Floats) -> float:
@@ -319,7 +319,7 @@ class _Cost:
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of slots' ns per event: the cost per event is at most this."""
+        """Return the 10th percentile of slots' ns per event, the upper limit of an event's cost."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf

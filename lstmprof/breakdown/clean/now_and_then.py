@@ -99,7 +99,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return events of at least ``least_ns`` whose names occur in few steps, outermost ones only.
+    """Return the outermost events whose names occur in few steps and take ``least_ns`` there.
 
     The time of a host event counts as at least the time of the activities that it launches.
     """

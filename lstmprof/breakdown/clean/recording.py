@@ -198,7 +198,7 @@ def _borders(events: EventTable, intervals: Intervals, chosen: Flags, host: Flag
 
 
 def _count_equal(thread: Ints, event_ns: Ints, own: Ints, interval_ns: Ints) -> Ints:
-    """Return for each pair (own, interval_ns) how many pairs (thread, event_ns) equal it."""
+    """Count for each pair (own, interval_ns) the equal pairs (thread, event_ns)."""
     if not len(thread):
         return np.zeros(len(own), dtype=np.int64)
     threads = int(max(thread.max(initial=NONE), own.max(initial=NONE))) - NONE + 1

@@ -37,8 +37,9 @@ STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 #: this share of the time. Chosen by hand.
 ALONE_SHARE = 0.02
 
-#: Iterations of different work take different times if the middle half of them differs by more than
-#: this share of the median. Chosen by hand.
+#: If the steps may do different work, and the interquartile range of the iterations' times is more
+#: than this share of their median, the profiled steps are not compared with the timed iterations.
+#: Chosen by hand.
 UNLIKE_SHARE = 0.1
 
 #: Time of one page fault in ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of
@@ -272,7 +273,8 @@ class Iterations:
     def _later(self) -> Ints:
         """Return the indices of each round's later iterations.
 
-        They are the second half of those before the profile, and the second half of those after it.
+        They are the second half of the iterations before the profile, and the second half of the
+        iterations after the profile.
         """
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)

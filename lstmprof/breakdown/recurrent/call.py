@@ -106,7 +106,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return for each call the time from its first start to its last end; None without events."""
+    """Return per call the ns from its first start to its last end; None if it has no event."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)

@@ -140,8 +140,8 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
     If one matmul computes all gates, its output is wider than the state. If there is one matmul per
     gate, the number of matmuls distinguishes LSTM and GRU. If all shapes are equal, the matmuls may
     be a stack of Linear layers; then only the layer's name (``named``) shows a cell. The result has
-    no cell if none or several fit. Haiku's GRU has one matmul for x, one for two gates of h, and
-    one for the third gate.
+    no cell if no kind of cell, or several kinds, fit. Haiku's GRU has one matmul for x, one for two
+    gates of h, and one for the third gate.
     """
     fitting = []
     for cell in (named,) if named in GATES else ("lstm", "gru"):

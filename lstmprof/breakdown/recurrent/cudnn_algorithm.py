@@ -135,7 +135,7 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return why the framework does not request ``algorithm``; None if it may request it."""
+        """Return why the framework does not request ``algorithm``, or None if it may do so."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 

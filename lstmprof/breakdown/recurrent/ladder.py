@@ -1,8 +1,9 @@
-"""Optimizations of recurrent layers: which of them a layer has, and what the next one would save.
+"""The optimizations that a recurrent layer has, and the time that the next one would save.
 
 Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs (arXiv:1604.01946),
-apply them one after another; persistent kernels are from Diamos et al., ICML 2016. ``RUNGS`` lists
-the optimizations in this order, without the transposition of weights, because no profile shows it.
+apply the optimizations one after another; persistent kernels are from Diamos et al., ICML 2016.
+``RUNGS`` lists the optimizations in this order, without the transposition of weights, because no
+profile shows it.
 The lower bound of a layer's time comes from its recurrence: time steps cannot run in parallel.
 """
 
@@ -71,13 +72,16 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """Return the ns without a matmul or elementwise op, divided by the number of these ops."""
+        """Return the mean gap per matmul or elementwise op in ns.
+
+        The gaps are the length of the pass minus the times of its matmuls and elementwise ops.
+        """
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return {optimization that the layer can have: whether it has it}, sorted as ``RUNGS``."""
+        """Return {optimization that fits the layer: whether the layer has it}, as in ``RUNGS``."""
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
         if each > _ONE:

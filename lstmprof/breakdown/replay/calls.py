@@ -134,7 +134,7 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Return a mask of the work of these categories, except inside work of other categories."""
+        """Return a mask of the work in ``categories``, except inside work of other categories."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
@@ -151,7 +151,7 @@ class Calls:
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def named(self, *names: str) -> Flags:
-        """Return a mask of the calls with these names."""
+        """Return a mask of the calls whose name is in ``names``."""
         return np.asarray(self.is_call & self.events.is_one_of("name", *names), dtype=np.bool_)
 
     def sums(self) -> Flags:
@@ -161,7 +161,7 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Return a mask of the calls by which the host reads a value, and of views before them."""
+        """Select calls by which the host reads a value, and the views right before these calls."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
@@ -200,7 +200,7 @@ class Calls:
         return vanished & ~self._beneath(copies & vanished), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """Return for each of ``rows`` the outermost view op around it; if none, the row itself."""
+        """Return for each of ``rows`` the outermost view op around it, else the row itself."""
         outer = rows.copy()
         for _ in range(_MOST_ROUNDS):
             above = self.parent[outer]
@@ -223,9 +223,9 @@ class Calls:
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Return ``vanished``, the work of its calls, and calls that issue only such work.
+        """Return ``vanished`` with the work of its calls, and with calls that issue only such work.
 
-        Events inside these calls are added, too.
+        Events inside the added calls are added, too.
         """
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
@@ -235,7 +235,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Return ``vanished`` and the autograd nodes of its ops; also engine ranges left empty."""
+        """Return ``vanished`` with the autograd nodes of its ops, and engine ranges left empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)

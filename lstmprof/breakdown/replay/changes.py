@@ -141,7 +141,7 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without these calls and the ways into them.
+    """Return the segments' times without the calls in ``vanished`` and the ways into them.
 
     If the Python before a call does more than make the call, only the thread's median way into a
     call is subtracted.
@@ -373,10 +373,10 @@ def _activities_inside(graph: StepGraph) -> Flags:
 
 
 def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
-    """Return ``spent_ns`` with each chain of ops fused into one that passes over memory once.
+    """Return the times ``spent_ns`` as if each chain of ops were one op, which passes memory once.
 
-    A chain is consecutive ops of one ``queue`` (thread or stream) in the mask ``chained``. Each op
-    but one saves the time of the chain's shortest op.
+    A chain is consecutive ops of one ``queue`` (thread or stream) in the mask ``chained``. A chain
+    of n ops saves n − 1 times the time of its shortest op.
     """
     fused_ns = spent_ns.copy()
     rows = np.flatnonzero(computes)

@@ -176,7 +176,7 @@ class Streams:
     def _first_blocked(self, call: int) -> int | None:
         """Return the index of the first activity after ``call`` on the stream that it blocks.
 
-        If the profile does not name the stream, it is the next activity of the call's thread.
+        If the profile does not name the stream, the next activity of the call's thread counts.
         """
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
@@ -185,7 +185,11 @@ class Streams:
         return None if later is None else later.first_from(int(step.end_ns[call]))
 
     def activity_before_event(self, thread: int, at_ns: int) -> int | None:
-        """Return the index of the activity after which ``thread`` last recorded a CUDA event."""
+        """Return the last activity that ``thread`` launched before it recorded a CUDA event.
+
+        The event is the last that ``thread`` recorded before ``at_ns``. The result is the
+        activity's index, or None if the profile shows no such event or activity.
+        """
         records = self._recorded.get(thread)
         last = None if records is None else records.last_before(at_ns)
         return None if last is None else self.launched_last(thread, last)

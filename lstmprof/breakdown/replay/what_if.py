@@ -66,7 +66,7 @@ def replayed(
 
 
 def run(graph: StepGraph, times: ReplayTimes, causes: Dependencies) -> tuple[Hosts, Streams]:
-    """Replay the graph's host threads and streams with these times."""
+    """Replay the graph's host threads and streams with ``times``."""
     hosts, streams = Hosts(graph, times, causes), Streams(graph, times, causes.activities)
     for number in causes.order:
         if number >= 0:

@@ -68,8 +68,8 @@ class Source:
         """Return the table that ``make`` computes from events with at least ``columns``.
 
         If the events are packed, ``make`` gets the events of one rank at a time, to limit memory.
-        With them it gets one event of each type from the other ranks, so that threads have the same
-        numbers as in the whole profile.
+        ``make`` also gets one event of each type from the other ranks, so that threads have the
+        same numbers as in the whole profile.
         """
         events = self._events
         ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []

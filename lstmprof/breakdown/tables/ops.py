@@ -82,7 +82,7 @@ class _Grouped:
         self.on_device = np.isin(self.rank, rank[events.is_kind(*ACTIVITY_KINDS)])
 
     def heads(self, *names: str) -> list[pa.Array]:
-        """Return these columns of the first event of each group."""
+        """Return the columns ``names`` with one row per group: the group's first event."""
         return heads(self.events, self.rows, self.groups, names)
 
     def host_total(self) -> pa.Array:

@@ -139,7 +139,7 @@ def _times(
 
 
 def _collective_ns(windows: list[Window], calls: _Rows) -> int:
-    """Return the ns inside the steps during which at least one of ``calls`` ran."""
+    """Return for how many ns of the steps at least one of the collectives ``calls`` ran."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
     return int(Covered(start, start + length).within(*bounds_of(windows)).sum())

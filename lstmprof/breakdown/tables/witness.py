@@ -46,7 +46,7 @@ COLUMNS = (
 
 
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
-    """Return one row per part, then one per Python line; each of the two sorted, largest first.
+    """Return one row per part, then one row per Python line, both sorted, most samples first.
 
     ``steps`` are the run's clean steps, or its mean steps if it has no clean step. The table is
     empty if ``samples`` is None.
@@ -111,7 +111,9 @@ def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():
-            if state in ("busy", "idle") and part != SCRIPT_WAITS:  # as in the samples
+            if (
+                state in ("busy", "idle") and part != SCRIPT_WAITS
+            ):  # samples of waits do not count, either
                 spent[part.removeprefix("tail:")] += ns
     total = sum(spent.values())
     return {part: ns / total for part, ns in spent.items()} if total else {}

@@ -321,7 +321,10 @@ class Turns:
             self._next()
 
     def started(self, member: str, stop: Callable[[], None]) -> None:
-        """Register how to stop the worker ``member``; stop it if ``stop`` was called before."""
+        """Register ``stop``, which stops the worker ``member``.
+
+        If all workers have already been stopped, stop this worker at once.
+        """
         with self._changed:
             self._stops[member] = stop
             if self._stopped:

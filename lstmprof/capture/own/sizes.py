@@ -33,10 +33,11 @@ class _LayerCall(NamedTuple):
 class ModuleSizes:
     """The calls of recurrent modules in profiled steps, recorded by wrappers of ``forward``.
 
-    A hook on modules would miss scripts that call ``forward`` directly, such as AWD-LSTM.
+    Hooks on modules would miss direct calls of ``forward``, as in AWD-LSTM.
 
     ``step_begins`` and ``step_ends`` are called for every step; the wrappers exist in profiled
-    steps only. Models that torch.compile compiled get no wrappers: it would compile them again.
+    steps only. If torch.compile compiled a model, there are no wrappers: with them, torch.compile
+    would compile the model again.
     """
 
     def __init__(self, torch: Any) -> None:

@@ -194,7 +194,7 @@ def _watch_train_on_batch(steps: Steps, module: Any) -> None:
 def _watch_keras_optimizers(
     steps: Steps, programs: Dict[str, compiled.Program], module: Any
 ) -> None:
-    """Watch Keras's optimizers in ``module``, which a custom training loop may call."""
+    """Wrap ``apply`` of Keras's optimizers, so that calls in custom training loops end steps."""
     apply = module.BaseOptimizer.apply
 
     @functools.wraps(apply)

@@ -130,7 +130,7 @@ def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
 
 
 def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
-    """Return the parameters after loading the weights 1, 2, 3, …, each times ``factor``."""
+    """Load weights with the values ``factor`` times 1, 2, 3, …, and return the parameters."""
     weights, start = {}, 1
     for name, shape in workloads.parameter_shapes(workload).items():
         size = int(np.prod(shape))

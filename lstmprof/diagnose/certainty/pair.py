@@ -136,7 +136,10 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return name -> calls per step, of ops and kernels, or else of all that takes time."""
+    """Return name -> number of calls per step.
+
+    Only ops and kernels count if the profile has any, else everything that takes time.
+    """
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
     if rows:
@@ -190,7 +193,7 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield (ns of ``finding``, length of the whole part) for each part of the breakdown it is in.
+    """Yield (ns of ``finding`` in a part of the breakdown, length of the part), part by part.
 
     The length has a 95 % interval. ``which`` is the field with the ns: ``slow_ns`` or ``fast_ns``.
     """
@@ -220,9 +223,10 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return both runs' numbers of layer calls, if they differ, or else of ops, as text.
+    """Return, as text, the number of layer calls per step in each run.
 
-    The text is empty if these numbers hardly differ.
+    If both runs call layers equally, the text has their numbers of ops or launches instead. It is
+    empty if the runs hardly differ in these numbers, either.
     """
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
@@ -264,7 +268,8 @@ def layers_explain(finding: Finding | None) -> bool:
     """Return whether the recurrent layers may be why a finding takes so long.
 
     Layers cause none of the kinds ``_BESIDE_LAYERS``, and no Python if they run in a graph or a
-    compiled loop. Layers explain Python and unrecorded time if they take ``_LAYERS_SHARE`` of it.
+    compiled loop. Layers explain Python and unrecorded time if they take ``_LAYERS_SHARE`` of this
+    time.
     """
     if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
         return True

@@ -94,7 +94,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Return (fast, slow): kind of time → contributors. Without ``fast``, its lists are empty."""
+    """Return (fast, slow): kind of time → contributors; no contributors if ``fast`` is None."""
     comparison = causes.comparison_of(slow)
     fast_kinds = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return fast_kinds, causes.by_kind(slow, comparison)
@@ -112,7 +112,7 @@ def group_of(kind: str, profile: StepProfile) -> str:
     """Return the group that ranks ``kind``: ``host`` if a device waits for its host, else ``kind``.
 
     Waits of a device while the host prepares the input or compiles are also in the group ``host``.
-    Host time of unknown cause is not in it.
+    Host time of unknown cause is not in the group ``host``.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
@@ -126,7 +126,7 @@ def wait_of(kind: str) -> str:
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort kinds by saving of their group, then by their own saving; unknown causes come last.
+    """Sort kinds by their group's saving, then their own, largest first; unknown causes last.
 
     ``saves`` is kind → saving in ns.
     """
@@ -301,7 +301,7 @@ def findings(
 
 
 def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
-    """Move initialisation to the front if it takes ``NAMED_SHARE`` and only work precedes it."""
+    """Move initialisation to the front if only work precedes it, and its share is large enough."""
     place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
     start, before = ranked[place : place + 1], ranked[:place]
     named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns

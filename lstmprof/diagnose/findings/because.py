@@ -85,7 +85,7 @@ class _Items:
 
     @property
     def spread(self) -> Spread | None:
-        """Return number and durations of the items in the profile; None if it has no such items."""
+        """Return number and durations of the items; None if the profile has no such items."""
         return spread_of(self.profile, self.noun)
 
     @property
@@ -231,7 +231,10 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Return the numbers of items in both runs, or else their times, as evidence; "" if none."""
+    """Return, as evidence, the number of items in each run, or the times of the items.
+
+    Return "" if the items explain too little of the runs' difference.
+    """
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -299,7 +302,10 @@ def _within(*remarks: str) -> str:
 
 
 def _length(items: _Items) -> str:
-    """Return how long an item takes; for launches, "" unless a few launches are very long."""
+    """Return how long one of the items takes, as text, or "" if this is unknown.
+
+    Launches of similar length get "", too.
+    """
     spread = items.spread
     if spread is None or (items.noun == "launch" and not spread.uneven):
         return ""
@@ -353,7 +359,7 @@ def _time_by_noun(
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the noun for ``contributor``; None if it is not an item of its kind."""
+    """Return the noun for ``contributor``; None if no noun fits it and the ``kind`` of time."""
     name = contributor.name
     if name is None:
         return None

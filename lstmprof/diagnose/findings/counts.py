@@ -43,7 +43,7 @@ class Quantity:
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return number and durations of ``noun``, a noun of ``tally``; None if there are none."""
+    """Return number and durations of the events counted as ``noun``; None if there are none."""
     spread = profile.tally.get(noun)
     return spread if spread and spread.count else None
 

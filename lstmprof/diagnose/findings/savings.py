@@ -27,7 +27,7 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 #: work. ``REPLAY``: by a replay of the step without this kind of time.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
-#: Kind of time → the replay's change that removes it.
+#: Kind of time → the replay's change that removes this time.
 _REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
 #: Kinds of time with a smaller share of a step than this are not replayed.
 _LEAST_SHARE = 0.05

@@ -1,11 +1,11 @@
-"""The fastest implementation of a network on this machine: measured, ranked, with its code.
+"""Measure a network's implementations on this machine, rank them, show the code of the fastest.
 
 ::
 
     request ─ candidates ─ first look, one round each ─ fastest, several rounds ─ ranking
 
 Each implementation that runs here is first timed in one round. The fastest of them are then timed
-again: their processes take turns, so that changes of the machine's speed affect all of them.
+again, in processes that take turns, so that changes of the machine's speed affect all of them.
 ``diagnose`` compares each implementation with the fastest and says why it is slower. If the step
 of an implementation does not differ from the fastest step beyond noise, the two are tied.
 """
@@ -67,7 +67,7 @@ class Ranked:
 
     @property
     def implementation(self) -> str:
-        """Return the name of the implementation, or of the run if that is unknown."""
+        """Return the implementation's name; if it is unknown, the run's name."""
         return self.profile.implementation or self.profile.name
 
     @property
@@ -147,7 +147,7 @@ class Recommendation:
     def _framework_sentence(self) -> str:
         """Return a sentence on the fastest implementation of the user's framework, or "".
 
-        It is "" if that implementation is not known to be slower than the fastest of all.
+        Return "" if the framework's fastest implementation is not surely slower than the winner.
         """
         own = self.framework
         if own is None or self.winner.profile.info.framework == own:

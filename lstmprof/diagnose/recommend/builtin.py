@@ -157,7 +157,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return a clause on what is missing to run the implementation; None if nothing is."""
+    """Return a clause on what is missing to run the implementation, or None if it can run."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"

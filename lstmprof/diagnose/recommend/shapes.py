@@ -1,7 +1,8 @@
-"""Find the network of a run, or of command-line options, to capture other implementations of it.
+"""Find the network that a run or the command-line options describe.
 
-For a capture, run.json describes the whole network. For other profiles, only the slowest recurrent
-layer is used; the layer table has its sizes if shapes were recorded.
+``recommend`` then captures other implementations of this network. If the run is a capture, run.json
+describes the whole network. For other profiles, the network is the slowest recurrent layer alone;
+the table of layers has the sizes of this layer if the profiler recorded shapes.
 """
 
 from __future__ import annotations

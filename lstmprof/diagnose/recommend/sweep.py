@@ -149,7 +149,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round until time is over; return (results, those left out)."""
+    """Time each candidate in one round until time is over; return (results, the rest)."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():

@@ -147,11 +147,11 @@ class Advice:
     works in every framework.
 
     ``saves_ns`` is the time per step that the fix saves, in ns; it is None if unknown. If
-    ``at_most`` it is an upper limit, because a device may wait for other work instead, or because
-    the fix removes only a part of the work. Otherwise it is the time of the work that the fix
-    removes on a CPU: the step may gain more, if other work then finds its data in the caches.
-    ``instead`` names new work that takes an unknown part of ``saves_ns``; it is None if there is no
-    such work.
+    ``at_most`` is True, ``saves_ns`` is an upper limit, because a device may wait for other work
+    instead, or because the fix removes only a part of the work. Otherwise it is the time of the
+    work that the fix removes on a CPU: the step may gain more, if other work then finds its data in
+    the caches. ``instead`` names new work that takes an unknown part of ``saves_ns``; it is None if
+    there is no such work.
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
     fix is another change. ``measured_with`` is the name of a run that was diagnosed together with

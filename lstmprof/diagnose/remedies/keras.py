@@ -96,7 +96,7 @@ def keras_without_cudnn(f: Finding) -> Match | None:
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """Return the options to set so that Keras uses cuDNN: those that this run's layers lack.
+    """Return the options that this run's layers lack, and without which Keras does not use cuDNN.
 
     Options are written as code, such as ``unroll=False``.
     """

@@ -91,7 +91,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether the step replays no CUDA graph yet, and nothing known prevents one."""
+    """Return whether the step replays no CUDA graph, but may be captured as a CUDA graph."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False

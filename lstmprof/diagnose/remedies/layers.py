@@ -110,7 +110,7 @@ class OnCudnn:
 
 
 def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
-    """Return the layers that PyTorch runs on cuDNN, from the layer table or else from run.json."""
+    """Return the layers that PyTorch runs on cuDNN, from run.json if the layer table has none."""
     if profile.device is None or profile.framework != "torch":
         return []
     gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
@@ -314,7 +314,10 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return ``facts``: the copies inside an op; [] if the op makes under ``_WEIGHTS`` per call."""
+    """Return those of ``facts`` that are copies inside an op.
+
+    Return [] if there are fewer than ``_WEIGHTS`` such copies per call of the op.
+    """
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

@@ -30,12 +30,11 @@ class Match:
     """The evidence for a row in a profile, and the time that the fix can save.
 
     ``seen`` is the evidence as a clause with counts; it may be empty. ``saves_ns`` is the time of
-    the clean step that the fix addresses, in ns; it is None if unknown. If ``at_most``, the fix
-    saves only a part of this time, because some of the work remains. ``fix``, ``cause`` and
+    the clean step that the fix addresses, in ns; it is None if unknown. If ``at_most`` is True, the
+    fix saves only a part of this time, because some of the work remains. ``fix``, ``cause`` and
     ``source`` replace the fields of the ``Remedy`` with these names if the profile allows more
-    precise ones; otherwise they are empty or None. ``implementation`` is the name in
-    ``lstmprof list`` of the implementation that the fix advises; it is None if the fix is another
-    change.
+    precise ones; otherwise they are empty or None. ``implementation`` is the name in ``lstmprof
+    list`` of the implementation that the fix advises; it is None if the fix is another change.
     """
 
     seen: str = ""

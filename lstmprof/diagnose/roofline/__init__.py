@@ -212,7 +212,7 @@ def recorded(info: RunInfo) -> Peaks | None:
 
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
-    """Return the highest rates among the peaks of runs on one device; None if there are none."""
+    """Return the highest rates among the peaks of runs on one device; None without peaks."""
     rates = [(each.gemm_flops_per_s, each.copy_bytes_per_s) for each in peaks]
     return Peaks(*map(max, zip(*rates, strict=True))) if rates else None
 

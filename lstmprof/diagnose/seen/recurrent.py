@@ -113,7 +113,7 @@ def _widths(shapes: str) -> tuple[int, int] | None:
 
 
 def _cell_of(hidden: int, output: int) -> str | None:
-    """Return the cell (``lstm``, ``gru``) whose gates have this width, or None."""
+    """Return the cell (``lstm``, ``gru``) whose gates for ``hidden`` units are ``output`` wide."""
     cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
     return cells.get(output // hidden) if hidden and output % hidden == 0 else None
 
@@ -253,7 +253,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of slices in the user's code; empty if under 8 run per step."""
+    """Return the backward passes of slices in the user's code; () if a step has fewer than 8."""
     nodes = lane.events_named(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(

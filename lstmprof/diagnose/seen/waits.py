@@ -176,7 +176,7 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return for each of ``launch`` the call just before it, if this enqueued a wait, or ``NONE``.
+    """Return for each of ``launch`` the call before it that enqueued a wait, or ``NONE``.
 
     No other launch on the same thread is between this call and the launch. A wait for an event does
     not count if no call records an event before it: the work that it waits for was launched before
@@ -201,9 +201,10 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return for each activity in ``rows`` the stream wait that ended while this was queued.
+    """Return for each activity in ``rows`` the wait of its stream that delayed the activity.
 
-    The value is ``NONE`` if there is no such wait.
+    The wait ended after ``since_ns``, from which on the activity was queued. The value is ``NONE``
+    if there is no such wait.
     """
     events = lane.events
     waits = np.flatnonzero(
@@ -266,8 +267,8 @@ def captured(lane: Lane) -> float:
 def captures(events: EventTable) -> tuple[Ints, Ints]:
     """Return arrays (rows of the calls that begin a graph capture, ends of the captures in ns).
 
-    A capture ends when the next EndCapture call of the same thread returns, or else with the last
-    event of the profile.
+    A capture ends when the next EndCapture call of the same thread returns. Without such a call,
+    the capture ends with the last event of the profile.
     """
     calls, thread = events.is_kind("runtime"), thread_ids(events)
     begins, ends = (

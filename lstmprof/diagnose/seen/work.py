@@ -311,7 +311,7 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """Return the matmuls or layers that lose most time by denormals, or None if none do.
+    """Return the matmuls or layers that lose most time by denormals; None without such a loss.
 
     ``ns`` is the loss of all such matmuls and layers. Return None for a device, and if fewer than 2
     steps are marked.

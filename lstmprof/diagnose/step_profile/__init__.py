@@ -292,7 +292,7 @@ def step_profile_of(
 
 
 def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) -> Meanwhile | None:
-    """Return what ``late`` did while other ranks waited for it; ``own`` are its intervals."""
+    """Return what ``late`` did while other ranks waited; ``own`` are the intervals of ``late``."""
     rank, device = late
     events = breakdown.events_of_rank(rank)
     if own is None:

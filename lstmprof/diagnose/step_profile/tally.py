@@ -178,7 +178,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Return a number for each of ``rows`` (activities); those of one op call have the same number.
+    """Return a number for each of ``rows``; activities of one op call have the same number.
 
     Only activities that are named after their op have such a number; other activities have
     ``NONE``. Each host op of the name begins another call; without a host op, all activities of the
@@ -204,7 +204,10 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
 
 
 def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
-    """Return noun -> durations in ns; ``nouns`` are indices in ``WORK``."""
+    """Return the durations in ns of the work with each noun of ``WORK``, such as ``matmul``.
+
+    ``nouns`` has an index in ``WORK`` for each duration in ``length_ns``.
+    """
     return {noun: length_ns[nouns == code] for code, noun in enumerate(WORK)}
 
 

@@ -49,8 +49,8 @@ _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: The times of the parts of a step count as unknown if the upper end of the ratio's interval is at
-#: least this many times the lower end. Chosen by hand.
+#: The times of the parts of a step count as unknown if the 95 % interval of the ratio of the two
+#: runs' steps has an upper end of at least this many times its lower end. Chosen by hand.
 _ROUGH = 10.0
 #: Ratios of at least this size are shown without decimals.
 _WITHOUT_DECIMALS = 100
@@ -388,7 +388,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 def _then(
     findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
 ) -> str:
-    """Return a clause with those long waits that ``named`` lacks, and their times; "" if none."""
+    """Return a clause with the long waits that are not in ``named``, and their times, or ""."""
     of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:

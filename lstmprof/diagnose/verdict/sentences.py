@@ -38,7 +38,7 @@ def _saved(finding: Finding) -> str:
 
 
 def roofline_sentence(limit: Roofline) -> str:
-    """Return a sentence: the least time of the step, which share that is, and the matmul rate."""
+    """Return a sentence: a step's least time, its share of the step, and the matmul rate."""
     share = (
         f"; the run reaches {percent(limit.share)} of this roofline"
         if limit.share is not None
@@ -56,7 +56,7 @@ def roofline_sentence(limit: Roofline) -> str:
 
 
 def _quicker(limit: Roofline) -> str:
-    """Return a sentence: which work is faster than its least time, and why; "" if none is."""
+    """Return a sentence on work that is faster than its least time; "" without such work."""
     quicker = [
         listed(PART_WORDS.get(c, c) for c in r.categories)
         for r in limit.reaches

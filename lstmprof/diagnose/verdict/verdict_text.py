@@ -140,7 +140,8 @@ def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> lis
     """Return ``head``, ``text`` and ``end`` as lines of at most ``width`` characters.
 
     Later lines are indented by the length of ``head``. If there are more than ``most`` lines,
-    ``text`` is cut after a clause, or else after a word, and gets an ellipsis; ``end`` stays.
+    ``text`` is cut after a clause, or after a word if no clause fits, and gets an ellipsis; ``end``
+    stays.
     """
     text, end = (_BEFORE_UNIT.sub(_UNBROKEN, part) for part in (text, end))
     broken = _broken(head, text, end, most, width)

@@ -408,7 +408,7 @@ class _Overlaps:
         self._latest_end = (stream[last], start[last], end[last], number[last])
 
     def counts(self) -> list[dict[str, int]]:
-        """Return the number and the time of overlaps of each process."""
+        """Return per process the number of activities with an overlap, and the overlaps' ns."""
         pairs = zip(self._count.tolist(), self._ns.tolist(), strict=True)
         return [{"overlaps": count, "overlap_ns": ns} for count, ns in pairs]
 

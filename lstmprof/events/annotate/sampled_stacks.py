@@ -174,9 +174,9 @@ _NO_RULE = "no rule matches a frame of the stack"
 
 @dataclass(frozen=True)
 class StackPart:
-    """The part of the breakdown that a stack belongs to, the reason, and its Python line.
+    """The part of the breakdown to which a stack belongs, the reason, and the stack's Python line.
 
-    ``rule`` is the reason of the deciding rule. ``line`` is the innermost Python frame,
+    ``rule`` is the reason that the matching rule gives. ``line`` is the innermost Python frame,
     ``GARBAGE_COLLECTOR`` if the garbage collector runs, or None if no frame is Python.
     """
 

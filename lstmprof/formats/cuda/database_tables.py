@@ -75,7 +75,7 @@ class Database:
         return {number: text for number, text in pairs if text is not None}
 
     def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
-        """Yield these columns, some rows at a time, like ``ints``."""
+        """Yield the columns ``names`` in chunks of rows; a chunk has the form of ``ints``."""
         return self._int_chunks(self.columns[table], names, f"{quoted(table)} NOT INDEXED")
 
     def pointed_ints(

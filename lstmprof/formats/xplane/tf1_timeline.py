@@ -1,11 +1,11 @@
 """Read TensorFlow 1's ``timeline.json``: a trace of one ``session.run`` (``client/timeline.py``).
 
-To know when reading the events:
+Facts about the events in the file:
 
 - Times are whole microseconds since 1970; a kernel takes at least one.
 - A process of the file is a device or one of its streams (``Device``). A thread of the file is only
-  a row of the drawing ("lane"): an event that overlaps another is on the next lane. ``pid`` and
-  ``tid`` in the events table are these numbers.
+  a row of the drawing ("lane"): an event that overlaps another is one lane below it. ``pid`` and
+  ``tid`` in the events table are the file's numbers of its processes and threads.
 - The executor of a GPU runs on the host and enqueues work for the GPU's streams. No correlation ids
   join its ops with the streams' activities.
 - An activity has the name of its op (on ROCm, of the kernel); its ``op_name`` is
@@ -13,9 +13,10 @@ To know when reading the events:
   called ``memcpy``.
 - TensorFlow 1.15 writes a node twice: on its executor and, within that time, in ``/host:CPU``,
   where an event has a name and no type. The reader omits the second event.
-- A capture of lstmprof has the session runs of several steps, and marks the steps and their ranges
-  by its own category. Its host events belong to the worker's process; each lane of an executor gets
-  a thread number that does not exist in that process.
+- A timeline that lstmprof captured contains the session runs of several steps. lstmprof marks the
+  steps and their ranges by events of a category of its own. The host events of such a timeline
+  belong to the worker's process; each lane of an executor gets a thread number that does not exist
+  in the worker's process.
 
 Processes in TensorFlow's Chrome traces have the names below; a timeline appends `` Compute`` or ``
 Tensors``. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.

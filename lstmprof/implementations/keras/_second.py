@@ -21,7 +21,7 @@ backend = keras.backend
 
 
 class Model:
-    """A base class in place of keras.Model, with the methods of it that a network uses."""
+    """Base class that replaces keras.Model and has only the methods that a network uses."""
 
     embedding: Any
     head: Any

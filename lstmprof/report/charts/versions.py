@@ -39,7 +39,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the implementation that differs most between its end versions."""
+    """Compare the oldest and newest version where the implementation's steps differ most."""
     ends = [
         (of[0], of[-1])
         for name in dict.fromkeys(row["implementation"] for row in rows)

@@ -48,7 +48,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 class _Program:
     """One run of a compiled program of JAX that is a matmul, σ or tanh.
 
-    ``data`` is the shape of its input, ``weight`` the shape of a matmul's second operand.
+    ``data`` is the shape of the program's input, ``weight`` of a matmul's second operand.
     """
 
     row: int

@@ -80,7 +80,7 @@ class _Scan:
 
 
 def _forward(names: Mapping[int, str]) -> list[_Scan]:
-    """Return the forward Scans among ``names``, {row: name} in execution order."""
+    """Return the forward Scans; ``names`` is {row: name of a Scan} in execution order."""
     labels = {row: scan_label(name) or "" for row, name in names.items()}
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}
@@ -144,7 +144,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the weight's shape of the last matmul of x for all time steps; nothing if none."""
+    """Yield the shape of the weight in the last matmul of x for all time steps, if there is one."""
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
         if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:

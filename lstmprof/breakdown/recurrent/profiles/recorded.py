@@ -64,13 +64,16 @@ def _shape(entry: Any) -> Any:
 
 
 def shape_at(shapes: list[Any], number: int, dimensions: int) -> Shape | None:
-    """Return the shape of input number ``number``; None unless it has this number of dimensions."""
+    """Return the shape of input ``number`` (0 is the first).
+
+    Return None if this shape does not have exactly ``dimensions`` dimensions.
+    """
     shape = shapes[number] if number < len(shapes) else None
     return shape if isinstance(shape, tuple) and len(shape) == dimensions else None
 
 
 def shapes_at(shapes: list[Any], number: int) -> list[Shape]:
-    """Return the shapes of the tensors in the list at input ``number``; empty if it is no list."""
+    """Return the shapes of the tensors in input ``number``; empty if the input is no list."""
     listed = shapes[number] if number < len(shapes) else None
     if not isinstance(listed, list):
         return []
@@ -108,7 +111,7 @@ def repeats(
     longest run is chosen first. If two runs are equally long, the run with the shorter pattern is
     chosen first. If the number of entries of a run is not a multiple of the period, the run has
     several possible starts. It begins at the first possible start at which ``begins`` is True for
-    the pattern, or else at the first entry.
+    the pattern. If there is no such start, the run begins at its first entry.
     """
     runs: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)

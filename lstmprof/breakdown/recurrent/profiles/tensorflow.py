@@ -1,4 +1,4 @@
-"""Recurrent layers and loops of cells in TensorFlow: by the names of nodes, ``<node>:<OpType>``.
+"""Find TensorFlow's recurrent layers and loops of cells by names of nodes, ``<node>:<OpType>``.
 
 - One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one layer.
 - A loop: TensorFlow 2 names the nodes of its body ``<loop>/body/_<n>/<loop>/<node>``, its condition
@@ -6,7 +6,8 @@
   and ``gradients/while/…``. The condition runs once more than the body in each run of the loop.
 
 A loop has a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a MatMul
-with σ and tanh (which TensorFlow omits if they are short), or MatMuls as wide as the gates.
+with σ and tanh, or MatMuls as wide as the gates. TensorFlow omits short σ and tanh ops from its
+profile, so the last case needs neither.
 """
 
 from __future__ import annotations
@@ -178,7 +179,10 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
-    """Yield the calls that events of this ``kind`` show; ``column`` has the names of nodes."""
+    """Yield the calls of recurrent layers and loops of cells, found in events of one ``kind``.
+
+    ``column`` is the name of the column with the names of nodes.
+    """
     codes, texts = events.texts(column)
     nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
     rows = np.flatnonzero(events.is_kind(kind) & np.isin(codes, list(nodes)))
@@ -321,7 +325,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return the start of the loop's last matmul or cell op, which orders stacked loops."""
+    """Return when the loop's last matmul or cell op starts; stacked loops start in this order."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -438,7 +442,7 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
     """Return {scope: rows of its nodes} for scopes with a matmul and with "cell" in their name.
 
-    If no scope has, return all scopes with a matmul, which are named after layers.
+    If there is no such scope, return all scopes with a matmul, which are named after layers.
     """
     scopes: dict[str, list[int]] = {}
     for row in pattern:

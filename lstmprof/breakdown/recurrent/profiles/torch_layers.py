@@ -146,7 +146,7 @@ def _network(op: _Op) -> Network:
 
 
 def _dtype(op: _Op) -> str | None:
-    """Return the element type of the vendor's op inside ``op``; if there is none, of a matmul."""
+    """Return the element type of a vendor's op inside ``op``, else of a matmul inside ``op``."""
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)

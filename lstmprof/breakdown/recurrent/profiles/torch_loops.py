@@ -326,7 +326,10 @@ class _Run:
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
-        """Return the weights' shapes of each matmul and cell op in the pattern; None if unknown."""
+        """Return the shapes of the weights of the matmuls and cell ops in one repetition.
+
+        A matmul has one shape, a cell op two. A shape is None if it is unknown.
+        """
         listed: list[Shape | None] = []
         for row, role in zip(self.pattern, self.roles, strict=True):
             if role == PRODUCT:

@@ -233,7 +233,9 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
         if not units:
             continue
         of_loop = run.rows
-        if beside := list(set(run.products) - set(of_cells)):  # the event of the loop holds them
+        if beside := list(
+            set(run.products) - set(of_cells)
+        ):  # the loop's event contains these matmuls
             of_body = [row for row in of_loop.tolist() if reader.path(row) != run.path]
             of_loop = np.array(of_body)[~np.isin(reader.names[of_body], reader.names[beside])]
         alike, back = forward[run.forward_path], backward.get(run.forward_path, [])
@@ -330,14 +332,14 @@ def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """Return ``weight`` as (dimension that ``data`` shares, other dimension), or None."""
+    """Return (dimension of ``weight`` that ``data`` also has, other dimension), or None."""
     if weight[0] in data:
         return weight
     return (weight[1], weight[0]) if weight[1] in data else None
 
 
 def _other(data: Shape, weight: Shape) -> int | None:
-    """Return the dimension of ``data`` that ``weight`` does not have; None if they share none."""
+    """Return the dimension of ``data`` that ``weight`` lacks; None if no dimension is equal."""
     if data[1] in weight:
         return data[0]
     return data[1] if data[0] in weight else None

@@ -187,7 +187,7 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Return ``sums`` (batch, symbols) moved ``places`` symbols later, with log 0 in front."""
+    """Shift ``sums`` (batch, symbols) right by ``places`` symbols; the first get log 0."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 

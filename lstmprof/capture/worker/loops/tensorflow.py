@@ -243,7 +243,7 @@ class DynamicallyScaled(Unscaled):
         return loss * self.scale()
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
-        """Apply one step of the optimizer if every gradient is finite; update the scale."""
+        """Update the loss scale, and apply a step of the optimizer if all gradients are finite."""
         unscaled = [_divided(gradient, self.scale()) for gradient in gradients]
         _, finite = self.scale.update([_values(gradient) for gradient in unscaled])
 
