@@ -14,7 +14,6 @@ import pandas as pd
 import lstmprof as lp
 from analyses.claims import Measured
 from lstmprof.base.numbers import percent
-from lstmprof.breakdown.clean.timings import Timings
 
 #: Categories of the ledger for matmuls, and for ops that compute a whole layer.
 PRODUCTS = ("gemm", "rnn")
@@ -30,12 +29,14 @@ COLUMNS = (
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     """Return one row with ``COLUMNS`` per timed run; ``step_ms`` is the clean step."""
-    timed = [(run, run.timings()) for run in runs if run.info.source == "capture"]
-    rows = [_row(run, timings) for run, timings in timed if timings is not None]
+    captured = [run for run in runs if run.info.source == "capture"]
+    rows = [_row(run) for run in captured if run.timings() is not None]
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
-def _row(run: lp.Run, timings: Timings) -> dict[str, object]:
+def _row(run: lp.Run) -> dict[str, object]:
+    timings = run.timings()
+    assert timings is not None
     info, network, step = run.info, run.info.workload, timings.step_ns
     low, high = timings.step_low_ns, timings.step_high_ns
     return {

@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 import types
 
-__version__ = "1.0.0rc1"
+from lstmprof.base.package import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any
 
 import click
 
-from lstmprof import __version__
 from lstmprof.base import streams
 from lstmprof.base.errors import CacheWarning, LstmprofError, one_line, system_error, unknown_name
+from lstmprof.base.package import __version__
 from lstmprof.commands import VERBS
 
 _INTERRUPTED = "interrupted; no partial output was left"

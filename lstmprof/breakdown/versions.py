@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lstmprof.base.package import version_numbers
 from lstmprof.breakdown import Breakdown, comparable, compared
-from lstmprof.implementations import version_numbers
 
 #: Entries of run.json's ``versions`` that are neither a framework nor a library of layers.
 NO_FRAMEWORK = ("lstmprof", "python", "numpy", "nvtx", "cuda", "cudnn")

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from lstmprof import __version__
 from lstmprof.base.errors import RunError, UsageError
 from lstmprof.base.names import STACKS
+from lstmprof.base.package import __version__
 from lstmprof.base.scratch import check_file, write_file
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.clean.slots import VARYING

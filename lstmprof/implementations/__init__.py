@@ -63,7 +63,6 @@ from lstmprof.implementations._row import (
     LOOP,
     UNUSUAL,
     Implementation,
-    version_numbers,
 )
 from lstmprof.implementations._table import TABLE
 
@@ -82,7 +81,6 @@ __all__ = [
     "System",
     "find",
     "unknown",
-    "version_numbers",
 ]
 
 

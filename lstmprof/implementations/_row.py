@@ -6,8 +6,9 @@ Users see the reasons in this file unchanged. It uses only the standard library 
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Dict, Mapping, Optional, Tuple
+
+from lstmprof.base.package import version_numbers
 
 LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
@@ -236,8 +237,3 @@ class Implementation:
         """Return unsupported features -> why, including features that the framework lacks."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)
-
-
-def version_numbers(version: str) -> Tuple[int, ...]:
-    """Return ``1.4.0`` as (1, 4, 0) and ``2.13.0+cpu`` as (2, 13, 0), for comparisons."""
-    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0]))

@@ -12,8 +12,8 @@ import datetime
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from lstmprof import __version__
 from lstmprof.base.numbers import listed, made_unique
+from lstmprof.base.package import __version__
 from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.report import rows

@@ -11,9 +11,9 @@ from typing import Any
 
 from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.base.numbers import UNKNOWN, count, listed, milliseconds, number_of
+from lstmprof.base.package import version_numbers
 from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.clean.timings import Timings
-from lstmprof.implementations import version_numbers
 from lstmprof.runs.metadata import RunInfo
 
 #: Packages in the ``versions`` of run.json that the caption does not mention.

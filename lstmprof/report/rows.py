@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.base.package import version_numbers
 from lstmprof.breakdown import CLEAN, PROFILED
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.tables.collectives import RankDevice, in_common
@@ -25,7 +26,6 @@ from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import waterfall
 from lstmprof.diagnose.roofline import roofline_of
 from lstmprof.events.annotate.calls import is_copy
-from lstmprof.implementations import version_numbers
 from lstmprof.report.model import LEAST_SHARE, Group, Pair, Row
 from lstmprof.report.runs import RunReport
 

@@ -25,7 +25,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from lstmprof import __version__
 from lstmprof.base.errors import (
     DefectError,
     LstmprofError,
@@ -36,6 +35,7 @@ from lstmprof.base.errors import (
     without_secrets,
     without_url_secrets,
 )
+from lstmprof.base.package import __version__
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000

@@ -19,9 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lstmprof import __version__
 from lstmprof.base.errors import LstmprofError, RunError, UsageError, is_url
 from lstmprof.base.numbers import made_unique
+from lstmprof.base.package import __version__
 from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
 from lstmprof.runs import remote

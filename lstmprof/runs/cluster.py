@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lstmprof import __version__
 from lstmprof.base.errors import LstmprofError, UsageError, one_line
+from lstmprof.base.package import __version__
 
 if TYPE_CHECKING:
     from distributed import Client

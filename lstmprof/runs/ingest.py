@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-from lstmprof import __version__, formats
+from lstmprof import formats
 from lstmprof.base.errors import (
     DefectError,
     ForeignFileError,
@@ -31,6 +31,7 @@ from lstmprof.base.errors import (
     one_line,
     without_secrets,
 )
+from lstmprof.base.package import __version__
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
 
-from lstmprof import __version__
 from lstmprof.base import process
 from lstmprof.base.errors import LstmprofError, ProfileError, RunError, is_url
+from lstmprof.base.package import __version__
 from lstmprof.base.pool import KilledError, Pool
 from lstmprof.base.scratch import remove, temporary_folder
 from lstmprof.runs import remote

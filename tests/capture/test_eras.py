@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from lstmprof.base.errors import CaptureError, UsageError
+from lstmprof.base.package import version_numbers
 from lstmprof.capture.interpreters import environments, eras
 from lstmprof.capture.interpreters.environments import environment_for
-from lstmprof.implementations import TABLE, version_numbers
+from lstmprof.implementations import TABLE
 
 
 def script(folder: Path, name: str, *lines: str) -> Path:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof import implementations
 from lstmprof.base.errors import CaptureError, UsageError
+from lstmprof.base.package import version_numbers
 from lstmprof.capture import interpreters as module
 from lstmprof.capture.harness import plan
 from lstmprof.capture.interpreters import Wish, interpreters
@@ -152,5 +152,5 @@ def test_a_row_names_the_version_from_which_it_runs() -> None:
     assert row.lacks("1.1.0") == "torch-nn-lstm needs torch 1.2 or newer, not 1.1.0"
     assert row.lacks("1.15.5") is None
     assert row.lacks(None) is None
-    assert implementations.version_numbers("1.15") < implementations.version_numbers("1.15.5")
+    assert version_numbers("1.15") < version_numbers("1.15.5")
     assert module.framework_package(find("keras-lstm")) == "tensorflow"

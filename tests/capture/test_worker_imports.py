@@ -19,6 +19,7 @@ PACKAGE = Path(lstmprof.__file__).parent
 FILES = [
     PACKAGE / "__init__.py",
     PACKAGE / "base" / "errors.py",
+    PACKAGE / "base" / "package.py",
     *sorted((PACKAGE / "workloads").rglob("*.py")),
     *sorted((PACKAGE / "implementations").rglob("*.py")),
     PACKAGE / "capture" / "__init__.py",

@@ -23,6 +23,7 @@ from implementations.test_against_reference import (
 import lstmprof
 from lstmprof import implementations
 from lstmprof.base.errors import CaptureError
+from lstmprof.base.package import version_numbers
 from lstmprof.breakdown import break_down
 from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.request import CaptureRequest, refusal
@@ -106,7 +107,7 @@ def test_a_capture_has_every_nanosecond_of_its_steps(era: str, tmp_path: Path) -
     run = capture_run(request, tmp_path, rounds=1)
     version = era.rpartition("-")[2]
     assert str((run.info.versions or {})["torch"]).partition("+")[0] == version
-    old = implementations.version_numbers(version) < (1, 8, 1)
+    old = version_numbers(version) < (1, 8, 1)
     assert run.info.profiler == ("torch.autograd.profiler" if old else "torch.profiler")
     assert run.info.profile_format == ("autograd" if old else "kineto")
     breakdown = break_down(run)

@@ -22,7 +22,6 @@ from lstmprof.breakdown.replay.changes import (
     as_layer_op,
     compiled,
     faster_gemms,
-    recurrent_share,
 )
 from lstmprof.breakdown.replay.what_if import Prediction, predictions
 from lstmprof.events.annotate.steps import median_step
@@ -36,7 +35,6 @@ __all__ = [
     "as_layer_op",
     "compiled",
     "faster_gemms",
-    "recurrent_share",
     "what_if",
 ]
 

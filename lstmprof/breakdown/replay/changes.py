@@ -22,7 +22,6 @@ from lstmprof.breakdown.replay.graph import StepGraph
 from lstmprof.events.annotate.calls import direction
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
-from lstmprof.workloads import Workload
 
 
 @dataclass(frozen=True)
@@ -312,7 +311,7 @@ def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
     It assumes what ``compiled`` assumes, and more: copies, casts, memsets and autograd's sums of
     gradients in the forward and backward pass take no time. The part of the matmuls' operations
     that needs no earlier time step runs ``gemm_factor`` times as fast as in the profile. The other
-    part has the share ``recurrent_share`` (see the function of this name).
+    part has the share ``recurrent_share`` (``verdict.what_ifs``).
     """
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
@@ -334,26 +333,6 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
     products, moves = _in(table, "category", "gemm"), _in(table, "category", *_MOVES)
     scaled = np.where(inside & products, np.rint(spent_ns * scale), spent_ns)
     return np.where(inside & moves, 0, scaled).astype(np.int64)
-
-
-def recurrent_share(workload: Workload, mode: str) -> float:
-    """Return the share of the matmuls' operations that needs the result of an earlier time step.
-
-    For a layer with ``I`` inputs and ``H`` units, the forward pass has I + H operations per unit
-    and time step; H of these are recurrent. The backward pass has I operations for the gradients of
-    the inputs (0 in a first layer without an embedding), H recurrent operations for the gradients
-    of the state, and I + H for the gradients of the weights, which are not recurrent.
-    """
-    whole = recurrent = 0
-    for layer in range(workload.layers):
-        inputs = workload.directions * workload.hidden if layer else workload.features
-        operations = inputs + workload.hidden
-        whole, recurrent = whole + operations, recurrent + workload.hidden
-        if mode == "train":
-            no_input_gradients = layer == 0 and not workload.vocabulary
-            whole += 2 * operations - inputs * no_input_gradients
-            recurrent += workload.hidden
-    return recurrent / whole
 
 
 def _inside(graph: StepGraph) -> Flags:

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lstmprof import __version__
 from lstmprof.base.errors import LstmprofError, RunError
+from lstmprof.base.package import __version__
 from lstmprof.capture.harness.supervisor import WORKERS_OWN, result_in
 from lstmprof.capture.request import CaptureRequest, CaptureResult
 from lstmprof.capture.worker.machine import host

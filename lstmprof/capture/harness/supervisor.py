@@ -28,8 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-import lstmprof
 from lstmprof.base.errors import CaptureError
+from lstmprof.base.package import FOLDER
 from lstmprof.capture import nsys
 from lstmprof.capture.request import (
     LIFELINE,
@@ -95,7 +95,7 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
     """Yield the running worker; kill its process group when the context ends, if it still runs."""
     place = scratch / WORK
     place.mkdir(parents=True)
-    (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
+    (place / "lstmprof").symlink_to(Path(FOLDER).resolve())
     (scratch / REQUEST).write_text(request.to_json(), encoding="utf-8")
     with ExitStack() as stack:
         if request.profiler == NSYS:  # nsys starts the worker, so the worker is no child process

@@ -18,11 +18,12 @@ import sys
 from collections.abc import Sequence
 
 from lstmprof.base.errors import CaptureError, LstmprofError, UsageError
+from lstmprof.base.package import version_numbers
 from lstmprof.capture.interpreters import eras
 from lstmprof.capture.interpreters.environments import Environment, environment_for, python_at
 from lstmprof.capture.interpreters.eras import Era
 from lstmprof.capture.worker.machine.host import cuda_devices
-from lstmprof.implementations import Implementation, version_numbers
+from lstmprof.implementations import Implementation
 
 APART = "needs its own environment, which lstmprof capture installs"
 #: Import name -> package name, for libraries whose two names differ.

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lstmprof.base.errors import CaptureError, UsageError
+from lstmprof.base.package import version_numbers
 from lstmprof.capture.interpreters import eras
-from lstmprof.implementations import version_numbers
 from lstmprof.runs.directory import cache_folder
 
 Progress = Callable[[str], None]

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 
 from lstmprof.base.errors import UsageError, unknown_name
-from lstmprof.implementations import version_numbers
+from lstmprof.base.package import version_numbers
 
 #: Group 1 is the name in ``name==1.2.3``, ``name[extra]>=1`` or ``name @ file:…``; group 2 is what
 #: follows it.

@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
-import lstmprof
 from lstmprof.base.errors import LstmprofError, RunError, UsageError, command_line, one_line
+from lstmprof.base.package import FOLDER
 from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan, StepPasses, Steps
 from lstmprof.capture.own.recompiled import recompiled_by_torch
 from lstmprof.capture.own.sizes import ModuleSizes
@@ -492,7 +492,7 @@ def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
 
 def _ended(command: List[str], **environment: str) -> Any:
     """Run ``command``, which imports the same lstmprof; return the finished process."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
+    package = os.path.dirname(FOLDER)
     paths = [package, os.environ.get("PYTHONPATH", "")]
     search = os.pathsep.join(p for p in paths if p)
     return subprocess.run(

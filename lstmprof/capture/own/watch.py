@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Union
 
-import lstmprof
 from lstmprof.base.errors import LstmprofError, UsageError, command_line, one_line
+from lstmprof.base.package import __version__
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, to_stderr, verdict_of
 from lstmprof.capture.worker.machine.meters import NvmlGpu
@@ -246,7 +246,7 @@ class Watch:
         if os.path.dirname(self.log):
             os.makedirs(os.path.dirname(self.log), exist_ok=True)
         self._file = open(self.log, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-        facts = {"version": lstmprof.__version__, "pid": self._pid, "started_at": now()}
+        facts = {"version": __version__, "pid": self._pid, "started_at": now()}
         self._write("start", command=command_line(sys.argv), **facts)
         self._next_ns = time.perf_counter_ns() + self._every_ns
         with contextlib.suppress(Exception):

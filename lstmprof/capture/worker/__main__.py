@@ -20,13 +20,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from lstmprof import implementations
 from lstmprof.base.errors import CaptureError, LstmprofError, one_line
+from lstmprof.base.package import version_numbers
 from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
 from lstmprof.capture.worker import loops, profiling, sampling, timing, users_file
 from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.worker.machine import host, meters, peaks, settings
 from lstmprof.capture.worker.machine.counters import CpuCounters
 from lstmprof.capture.worker.metadata import TwoPasses, now, pass_facts, request_facts, worker_facts
-from lstmprof.implementations import Implementation, version_numbers
+from lstmprof.implementations import Implementation
 
 Report = Callable[[str], None]
 Cpus = Optional[List[int]]

@@ -34,7 +34,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-import lstmprof
+from lstmprof.base.package import FOLDER
 from lstmprof.capture.worker.machine.usage import active_ns, this_thread
 
 #: Seconds between two samples. Not a divisor of a round number of milliseconds, so that samples do
@@ -358,7 +358,7 @@ _NOT_OWN = tuple(
     os.path.join(os.path.realpath(folder), "")
     for folder in {
         *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        os.path.dirname(os.path.abspath(lstmprof.__file__)),
+        FOLDER,
     }
 )
 
@@ -371,7 +371,7 @@ def _is_own(file: str) -> bool:
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)
 
 
-_OURS = os.path.join(os.path.dirname(os.path.abspath(lstmprof.__file__)), "")
+_OURS = os.path.join(FOLDER, "")
 
 
 def _is_framework(code: CodeType) -> bool:

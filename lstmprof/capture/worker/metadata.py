@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from lstmprof import __version__
+from lstmprof.base.package import __version__
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.profiling import Profiled, nvtx_ranges

@@ -99,10 +99,9 @@ def verdict(paths: list[str]) -> list[dict[str, Any]]:
     `certainty` is measured, likely or unknown. Times are in nanoseconds per step.
     """
     import lstmprof
-    from lstmprof.api import Diagnoses
 
     found = lstmprof.diagnose(*paths)
-    each = found if isinstance(found, Diagnoses) else (found,)
+    each = found if isinstance(found, lstmprof.Diagnoses) else (found,)
     verdicts: list[dict[str, Any]] = [diagnosis.to_dict()["verdict"] for diagnosis in each]
     return verdicts
 

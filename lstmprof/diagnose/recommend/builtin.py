@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Literal
 
-from lstmprof import __version__, implementations
+from lstmprof import implementations
 from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.base.names import FRAMEWORK_NAMES
 from lstmprof.base.numbers import count, listed, milliseconds, percent
+from lstmprof.base.package import __version__
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters, lacks

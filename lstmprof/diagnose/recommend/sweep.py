@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lstmprof import __version__
 from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.base.numbers import number_of
+from lstmprof.base.package import __version__
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture.harness import plan
 from lstmprof.capture.harness.rounds import MOST_IN_TURNS, captured_runs, span

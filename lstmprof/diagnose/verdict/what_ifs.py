@@ -16,12 +16,12 @@ from lstmprof.breakdown.replay import (
     as_layer_op,
     compiled,
     faster_gemms,
-    recurrent_share,
     what_if,
 )
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict.sentences import what_if_sentence
+from lstmprof.workloads import Workload
 
 #: The name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"
@@ -125,3 +125,23 @@ def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
         )
     share = recurrent_share(workload, profile.info.mode)
     return as_layer_op(share, gemm_factor(profile, limit))
+
+
+def recurrent_share(workload: Workload, mode: str) -> float:
+    """Return the share of the matmuls' operations that needs the result of an earlier time step.
+
+    For a layer with ``I`` inputs and ``H`` units, the forward pass has I + H operations per unit
+    and time step; H of these are recurrent. The backward pass has I operations for the gradients of
+    the inputs (0 in a first layer without an embedding), H recurrent operations for the gradients
+    of the state, and I + H for the gradients of the weights, which are not recurrent.
+    """
+    whole = recurrent = 0
+    for layer in range(workload.layers):
+        inputs = workload.directions * workload.hidden if layer else workload.features
+        operations = inputs + workload.hidden
+        whole, recurrent = whole + operations, recurrent + workload.hidden
+        if mode == "train":
+            no_input_gradients = layer == 0 and not workload.vocabulary
+            whole += 2 * operations - inputs * no_input_gradients
+            recurrent += workload.hidden
+    return recurrent / whole

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from events.rows import Row, row, table
 
-from lstmprof.breakdown.replay import Error, Prediction, as_layer_op, compiled, recurrent_share
+from lstmprof.breakdown.replay import Error, Prediction, as_layer_op, compiled
 from lstmprof.breakdown.replay.changes import Change
 from lstmprof.breakdown.replay.what_if import predictions
 from lstmprof.diagnose.verdict.sentences import what_if_sentence
+from lstmprof.diagnose.verdict.what_ifs import recurrent_share
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload
