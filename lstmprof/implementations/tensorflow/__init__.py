@@ -20,7 +20,22 @@ import numpy as np
 import tensorflow as tf
 
 from lstmprof.base.errors import CaptureError
+from lstmprof.implementations.tensorflow1 import canonical_ends, last, reversed_in_time
 from lstmprof.workloads import Workload, reordered
+
+__all__ = [
+    "Direction",
+    "Ends",
+    "Network",
+    "canonical",
+    "canonical_ends",
+    "load",
+    "load_ends",
+    "mask",
+    "mixed_precision",
+    "parameters",
+    "reversed_in_time",
+]
 
 
 class Ends(tf.Module):  # type: ignore[misc]
@@ -51,19 +66,12 @@ class Ends(tf.Module):  # type: ignore[misc]
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
         outputs = self.run(inputs, lengths)
         if not self.every_step:
-            outputs = _last(outputs, lengths)
+            outputs = last(outputs, lengths, outputs.shape[1])
         return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
         """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
         raise NotImplementedError
-
-
-def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
-    if lengths is None:
-        return outputs[-1]
-    return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(outputs.shape[1])], 1))
 
 
 class Direction(tf.Module):  # type: ignore[misc]
@@ -111,13 +119,6 @@ def mask(lengths: tf.Tensor, steps: int) -> tf.Tensor:
     return tf.transpose(tf.sequence_mask(lengths, steps))[:, :, None]
 
 
-def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Reverse each sequence of ``outputs`` (time, batch, width); padding stays at the end."""
-    if lengths is None:
-        return tf.reverse(outputs, [0])
-    return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
-
-
 class Network(Ends):
     """A network of LSTM ``layers``; a layer has one or two objects of the class ``direction``."""
 
@@ -156,12 +157,6 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
         module.embedding.assign(weights["embedding"])
     if module.head is not None:
         module.head.assign(weights["head"].T)
-
-
-def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the embedding and the head from ``arrays`` in the framework-independent layout."""
-    shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
-    return {name: array.T if name == "head" else array for name, array in shared.items()}
 
 
 def mixed_precision(precision: str) -> None:

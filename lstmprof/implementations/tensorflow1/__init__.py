@@ -1,5 +1,8 @@
 """A network of TensorFlow 1's own cells, as nodes of its graph, with embedding and head.
 
+TensorFlow 2's networks (``implementations.tensorflow``) use the functions here that do not depend
+on the version.
+
 A network is called once, with placeholders. This call creates the parameters, because TensorFlow
 1's layers take their variable scope from their first call. The reverse direction runs from the end
 of each sequence to its beginning. The next layer's input at a time step is the forward output,
@@ -43,7 +46,7 @@ class Ends:
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
         outputs = self.run(inputs, lengths)
         if not workload.every_step:
-            outputs = _last(outputs, lengths, workload.batch)
+            outputs = last(outputs, lengths, workload.batch)
         if workload.head:
             self.head = _variable("head", (workload.directions * workload.hidden, workload.classes))
             outputs = tf.tensordot(outputs, self.head, 1)
@@ -63,7 +66,7 @@ def _variable(name: str, shape: Tuple[int, ...]) -> Any:
     return tf.get_variable(name, shape, initializer=tf.zeros_initializer())
 
 
-def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
+def last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
     """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[-1]
