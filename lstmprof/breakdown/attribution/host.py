@@ -10,6 +10,7 @@ whatever the other threads do. Source: docs/ledger.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -50,9 +51,28 @@ _XLA_RUNS = "ThunkExecutor::Execute"
 _PIPELINE = re.compile(
     r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
 )
+#: State and part of the time in which the framework runs ops, but none of them computes.
+DISPATCH = ("idle", "dispatch")
+#: Events that the profiler records around a graph that TensorFlow's executor runs.
+_EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
 #: ``innermost_of_each`` puts the times of all threads one after another on one time axis if this
 #: axis is shorter than this many ns, so that sums of two times fit int64.
 _MOST_NS = 2**62
+
+
+def omits_short_ops(parts: Collection[tuple[str, str]], names: Iterable[str | None]) -> bool:
+    """Return whether TensorFlow's executor made the profile, which omits very short ops on a CPU.
+
+    For each op of a graph the executor computes a moving mean of the op's cycles. The profiler
+    stops recording the op if this mean falls below 8,000 (5,000 in older versions): ``KernelStats``
+    and ``GetTFTraceMeLevel`` in TensorFlow's source. In TensorFlow 2.21, no ``host_tracer_level``
+    changes this. The time of these ops appears as dispatch.
+
+    Args:
+        parts: (state, part) of the host's step.
+        names: names of the events of the step.
+    """
+    return DISPATCH in parts and not _EXECUTOR.isdisjoint(names)
 
 
 def framework_ranges(info: RunInfo) -> tuple[str, ...]:

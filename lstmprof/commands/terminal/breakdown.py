@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from lstmprof.base.names import PART_WORDS
 from lstmprof.base.numbers import milliseconds, number_of, percent
 from lstmprof.breakdown import Breakdown, comparable
+from lstmprof.breakdown.attribution.host import omits_short_ops
 from lstmprof.breakdown.clean.timings import lost_in_words
 from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.commands import terminal
@@ -55,10 +56,6 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
     show_end(breakdowns)
 
 
-#: Framework and device of profiles without very short ops; see ``certainty.pair.leaves_out``.
-_OMITS_OPS = ("tensorflow", "cpu")
-
-
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
     """Print the table ``name`` of each run, at most ``top`` rows; ``ledger`` has all its rows."""
     if name == "timings":
@@ -71,8 +68,7 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         if name != "ledger":
             tables.show_table(breakdown, name, top)
-            info, rows = breakdown.run.info, breakdown.table(name).num_rows
-            if name == "layers" and not rows and (info.framework, info.device) == _OMITS_OPS:
+            if name == "layers" and not breakdown.table(name).num_rows and _omits_ops(breakdown):
                 terminal.write_line(
                     "TensorFlow does not record CPU ops shorter than about 3 µs (8,000 cycles), so "
                     "layers of small cells may be missing here"
@@ -83,6 +79,12 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
             _show_lanes(breakdown, steps)
         for step in steps if len(steps) <= _LANES_EACH else ():
             _show_step(breakdown, step, step.parts)
+
+
+def _omits_ops(breakdown: Breakdown) -> bool:
+    names = breakdown.table("ops").column("name").to_pylist()
+    steps = [step for step in breakdown.steps(profiled=True) if step.device is None]
+    return any(omits_short_ops([part[:2] for part in step.parts], names) for step in steps)
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.base.numbers import count, milliseconds
+from lstmprof.breakdown.attribution import host
 from lstmprof.breakdown.clean.slot_times import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.diagnose.findings import Finding, causes, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES
@@ -294,9 +295,6 @@ def in_words(ratio: Ratio) -> str:
     return f"{low} to {high} (95 % interval)"
 
 
-_DISPATCH = ("idle", "dispatch")
-#: Events that the profiler records around a graph that TensorFlow's executor runs.
-_EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
 _BUSY = (causes.GEMM, causes.MEMORY, causes.COPY, causes.CAST)
 _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 
@@ -312,7 +310,7 @@ def short_ops_doubt(finding: Finding) -> str | None:
         return f"{_LEFT_OUT}; their time appears as dispatch"
     if finding.kind not in _BUSY or fast is None or not leaves_out(fast):
         return None
-    dispatch_ns = fast.parts.get(_DISPATCH, 0)
+    dispatch_ns = fast.parts.get(host.DISPATCH, 0)
     if dispatch_ns < finding.delta_ns:
         return None
     where = f"the {milliseconds(dispatch_ns)} ms of dispatch of {labels(fast, slow)[0]}"
@@ -320,13 +318,7 @@ def short_ops_doubt(finding: Finding) -> str | None:
 
 
 def leaves_out(profile: StepProfile) -> bool:
-    """Return whether TensorFlow's executor on a CPU made the profile, which omits very short ops.
-
-    For each op of a graph the executor computes a moving mean of the op's cycles. The profiler
-    stops recording the op if this mean falls below 8,000 (5,000 in older versions): ``KernelStats``
-    and ``GetTFTraceMeLevel`` in TensorFlow's source. In TensorFlow 2.21, no ``host_tracer_level``
-    changes this. The time of these ops appears as dispatch.
-    """
-    if profile.device is not None or not profile.parts.get(_DISPATCH):
-        return False
-    return any(contributor.name in _EXECUTOR for contributor in profile.contributors)
+    """Return whether ``profile`` is one in which TensorFlow omits very short ops on a CPU."""
+    parts = [part for part, ns in profile.parts.items() if ns]
+    names = (contributor.name for contributor in profile.contributors)
+    return profile.device is None and host.omits_short_ops(parts, names)
