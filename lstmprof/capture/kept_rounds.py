@@ -97,7 +97,7 @@ class KeptRounds:
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
         """Keep ``scratch``, the worker's folder, as round ``number``.
 
-        ``made`` are the conditions under which it was captured.
+        ``made`` are the conditions under which the round was captured.
         """
         content = {"making": made, "pid": result.pid}
         try:

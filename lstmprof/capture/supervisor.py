@@ -283,7 +283,7 @@ class Seat:
         self.turns.take(self.member)
 
     def started(self, stop: Callable[[], None]) -> None:
-        """Register how to stop this worker (``Turns.started``)."""
+        """Register ``stop``, which stops this worker (``Turns.started``)."""
         self.turns.started(self.member, stop)
 
 

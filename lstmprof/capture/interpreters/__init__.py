@@ -140,7 +140,7 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """Return the package that a bare version such as ``1.4.0`` means.
+    """Return the package whose version a bare version such as ``1.4.0`` is.
 
     It is the first package of the row's era or, without an era, the framework.
     """

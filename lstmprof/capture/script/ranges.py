@@ -48,7 +48,7 @@ class TorchRanges:
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
-        """Add hooks before a step that will be profiled (``profiling``), else remove them."""
+        """Add the hooks if the next step is profiled (``profiling``), else remove the hooks."""
         self.close(None)
         if profiling:
             self.steps += 1
@@ -69,7 +69,7 @@ class TorchRanges:
             self._open.append((token, entered))
 
     def close(self, token: Any) -> None:
-        """End the range of ``token`` and all open ranges inside it; without ``token``, end all."""
+        """End the range of ``token`` and all ranges in it; if ``token`` is None, end all ranges."""
         if threading.get_ident() != self._thread:
             return
         tokens = [opened for opened, _ in self._open]

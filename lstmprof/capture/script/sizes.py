@@ -31,7 +31,7 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the ops' inputs, without inputs that differ between graphs of the function.
+        """Return the ops' inputs, except inputs that differ between the function's graphs.
 
         If TensorFlow traces a function several times, the function has several graphs.
         """
