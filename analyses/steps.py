@@ -14,7 +14,7 @@ import pandas as pd
 import lstmprof as lp
 from analyses.claims import Measured
 from lstmprof.base.numbers import percent
-from lstmprof.breakdown.timings import Timings
+from lstmprof.breakdown.clean.timings import Timings
 
 #: Categories of the ledger for matmuls, and for ops that compute a whole layer.
 PRODUCTS = ("gemm", "rnn")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from lstmprof.breakdown.clean.timings import COLUMNS as TIMINGS
 from lstmprof.breakdown.tables import TABLES, TableKind
-from lstmprof.breakdown.timings import COLUMNS as TIMINGS
 from lstmprof.events.counters import COLUMNS as COUNTERS
 from lstmprof.events.schema import COLUMNS, Column
 from lstmprof.runs.fields import ITERATIONS, SAMPLES

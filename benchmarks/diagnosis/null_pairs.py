@@ -33,7 +33,7 @@ from pathlib import Path
 
 from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown import break_down
-from lstmprof.breakdown.timings import Timings
+from lstmprof.breakdown.clean.timings import Timings
 from lstmprof.runs.run import Run, open_run
 
 #: Options for the network. It is so small that importing the framework takes most of a capture.

@@ -39,9 +39,9 @@ from null_pairs import spinning
 from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 
 from lstmprof.base.errors import LstmprofError
-from lstmprof.breakdown.timings import QUANTILE
+from lstmprof.breakdown.clean.timings import QUANTILE
+from lstmprof.capture.harness.rounds import capture_run, captured_runs
 from lstmprof.capture.request import ROUNDS, CaptureRequest
-from lstmprof.capture.rounds import capture_run, captured_runs
 from lstmprof.capture.worker.machine.host import hardware
 from lstmprof.runs.run import is_run
 

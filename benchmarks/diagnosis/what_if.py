@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof.base.errors import LstmprofError
+from lstmprof.capture.harness.rounds import captured_runs
 from lstmprof.capture.request import CaptureRequest, run_name
-from lstmprof.capture.rounds import captured_runs
 from lstmprof.capture.worker.machine.host import hardware
 from lstmprof.runs.run import is_run
 from lstmprof.workloads import Workload

@@ -51,7 +51,9 @@ def _capture(request: CaptureRequest, out: Path, *, at_once: bool) -> None:
 
     A thread imports the profile readers while the worker starts.
     """
-    readers = threading.Thread(target=importlib.import_module, args=("lstmprof.capture.rounds",))
+    readers = threading.Thread(
+        target=importlib.import_module, args=("lstmprof.capture.harness.rounds",)
+    )
     if at_once:
         readers.start()
     kept = raw_captures.keep(request, out, _say)

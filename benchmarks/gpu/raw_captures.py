@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof.base.errors import CaptureError
-from lstmprof.capture.request import CaptureRequest, run_name
-from lstmprof.capture.supervisor import LOG, CaptureResult, capture
+from lstmprof.capture.harness.supervisor import LOG, capture
+from lstmprof.capture.request import CaptureRequest, CaptureResult, run_name
 
 FOLDER, FILE, PROFILE = ".captured", "captured.json", "profile"
 PARTIAL, LOGS, MOST_LOG_BYTES = ".partial-", "logs", 1 << 18
@@ -93,7 +93,7 @@ def make_run(out: Path, name: str) -> Path:
     Raises:
         LstmprofError: the profile cannot be read; the raw capture is kept.
     """
-    from lstmprof.capture.rounds import write_captured
+    from lstmprof.capture.harness.rounds import write_captured
 
     found, kept = read(out, name), place(out, name)
     profiles = tuple(kept / PROFILE / profile for profile in found["profiles"])

@@ -240,7 +240,7 @@ class _Loop:
 
 
 def _refuse_captures() -> None:
-    from lstmprof.capture import supervisor
+    from lstmprof.capture.harness import supervisor
 
     supervisor._started = recording.skipped  # type: ignore[assignment]
 

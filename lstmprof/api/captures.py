@@ -11,11 +11,11 @@ from lstmprof import workloads
 from lstmprof.api.runs import Run, Target, read
 from lstmprof.api.wording import in_python, with_arguments
 from lstmprof.base.errors import unknown_name
+from lstmprof.capture.harness.plan import chosen, make_ready, plan
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.implementation_file import implementation_file, is_file
 from lstmprof.capture.interpreters import Wish
-from lstmprof.capture.plan import chosen, make_ready, plan
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.recommend import Recommendation
 from lstmprof.diagnose.recommend.shapes import request_of, shape_of
 from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended

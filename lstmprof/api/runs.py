@@ -22,11 +22,11 @@ from lstmprof.base.errors import (
 from lstmprof.base.names import FORMS, USUAL_TABLES
 from lstmprof.base.numbers import milliseconds, percent
 from lstmprof.breakdown import TIMINGS, Breakdown, break_down, rows_of, timing_columns
+from lstmprof.breakdown.clean.timings import Timings
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.replay import CHANGES, Prediction
 from lstmprof.breakdown.result import Table, html_table
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.breakdown.timings import Timings
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.diagnose.verdict.what_ifs import DiagnosisOptions

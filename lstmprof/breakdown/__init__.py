@@ -3,10 +3,10 @@
 ::
 
     tables        tables of the profiled steps, from events with links, steps and categories
-    timings       step times of the iterations that ran without the profiler
-    host, waits   what each host thread and device did at each instant of a step
-    attribution   each step divided into time intervals; each belongs to one event or wait
-    slots, slot_times, recording, clean_step    the step without disturbances and profiler
+    attribution   what each host thread and device did at each instant of a step (host, waits):
+                  time intervals, each of one event or wait, and their sums (ledger)
+    clean         the step times of the iterations without the profiler (timings), and the step
+                  without disturbances and profiler (clean_step)
 """
 
 from __future__ import annotations
@@ -21,19 +21,24 @@ import pyarrow as pa
 
 from lstmprof.base import names
 from lstmprof.base.errors import RunError
-from lstmprof.breakdown import host
-from lstmprof.breakdown.attribution import Intervals, attributed
-from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanStep, Measured, clean_step
-from lstmprof.breakdown.lacks import Lack, lacks_of
-from lstmprof.breakdown.mean_step import MeanStep, mean_steps
-from lstmprof.breakdown.tables import TABLES, Source, TableKind, table_of
-from lstmprof.breakdown.timings import (
+from lstmprof.breakdown.attribution import Intervals, attributed, host
+from lstmprof.breakdown.clean.clean_step import (
+    LEAST_STEPS,
+    MOST_EVENTS,
+    CleanStep,
+    Measured,
+    clean_step,
+)
+from lstmprof.breakdown.clean.timings import (
     COLUMNS as STATISTICS,
     Iterations,
     Timings,
     slowdowns,
     timings,
 )
+from lstmprof.breakdown.lacks import Lack, lacks_of
+from lstmprof.breakdown.mean_step import MeanStep, mean_steps
+from lstmprof.breakdown.tables import TABLES, Source, TableKind, table_of
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps

@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from lstmprof.breakdown.attribution import LATENCY, QUEUED
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
+from lstmprof.breakdown.attribution.waits import LEAST_LATENCY_NS, device_activities, waits_of
 from lstmprof.breakdown.mean_step import MeanStep, in_reading_order, mean_steps
-from lstmprof.breakdown.waits import LEAST_LATENCY_NS, device_activities, waits_of
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable

@@ -4,7 +4,7 @@ Modules in the order in which they run, from a request to a run on disk:
 
 ::
 
-    request ─ plan ─ rounds ─ supervisor ─▶ worker ─▶ result.json ─ rounds ─▶ a run on disk
+    request ─ harness ─▶ worker ─▶ result.json ─ harness ─ captured_run ─▶ a run on disk
 
 ``worker`` runs in the child process. This file imports nothing, because the worker imports it.
 """

@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 from lstmprof import formats
 from lstmprof.base.errors import CaptureError, LstmprofError
 from lstmprof.capture.op_inputs import with_inputs
-from lstmprof.capture.request import RESULT
-from lstmprof.capture.supervisor import CaptureResult
+from lstmprof.capture.request import RESULT, CaptureResult
 from lstmprof.capture.worker.profiling import compressed
 from lstmprof.events import Profile
 from lstmprof.events.annotate import CAPTURED, OWN_CODE, annotated

@@ -1,4 +1,4 @@
-"""Requests: what a worker, or the process of a user's script, measures. Passed as JSON."""
+"""What a worker, or the process of a user's script, measures: the request, and the result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dataclasses
 import json
 import re
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from lstmprof import implementations
 from lstmprof.base.errors import UsageError, unknown_name
@@ -186,6 +187,18 @@ def check_device(request: CaptureRequest) -> None:
             "unknown device '{}'".format(request.device),
             "give auto, cpu, cuda or cuda:1, cuda:2, …",
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptureResult:
+    """What a worker measured. The paths are files that the worker wrote."""
+
+    metadata: Mapping[str, Any]  # for run.json
+    timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
+    profiles: Tuple[Path, ...]  # raw profiles, gzipped
+    pid: Optional[int] = None  # process id of the worker
+    samples: Optional[Path] = None  # sampled call stacks, gzipped
+    shapes: Optional[Path] = None  # file with the input shapes of the ops of a step
 
 
 def check(request: CaptureRequest) -> None:

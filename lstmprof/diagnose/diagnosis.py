@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from lstmprof.base.numbers import cropped, made_unique, milliseconds
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.clean.timings import Warning, lost_in_words
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
-from lstmprof.breakdown.timings import Warning, lost_in_words
 from lstmprof.diagnose.certainty import Certainty, Outcome, certainty_of, outcome, outcome_of_one
 from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable

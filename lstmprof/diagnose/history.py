@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from lstmprof.base import names
 from lstmprof.base.numbers import listed, milliseconds, number_of
+from lstmprof.breakdown.clean.slot_times import Span
 from lstmprof.breakdown.result import Table
-from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, Ratio, ratio_of, span_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema

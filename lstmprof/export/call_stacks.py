@@ -22,8 +22,8 @@ from lstmprof.base.errors import RunError, UsageError
 from lstmprof.base.names import STACKS
 from lstmprof.base.scratch import check_file, write_file
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.clean.slots import VARYING
 from lstmprof.breakdown.mean_step import mean_of
-from lstmprof.breakdown.slots import VARYING
 from lstmprof.breakdown.tables.ops import MODULE, SORTS, issued_by, sort_of_frames
 from lstmprof.events.groups import Forest, own_time
 from lstmprof.events.intervals import Flags, Ints

@@ -27,14 +27,14 @@ FORMATS = (
     "memory_snapshot",
     "onnxruntime",  # before kineto, whose categories include that of ONNX Runtime's GPU events
     "mxnet",  # before kineto, whose categories include that of MXNet's operators
-    "rocprofv3",
+    "rocm.rocprofv3",
     "kineto",
-    "autograd",
-    "tf1_timeline",
-    "trace_viewer",
+    "kineto.autograd",
+    "xplane.tf1_timeline",
+    "xplane.trace_viewer",
     "perfetto",  # before xplane: files of both begin with the protobuf field 1
     "xplane",
-    "rocpd",
+    "rocm.rocpd",
     "cuda.nvprof",
     "cuda.nsys",  # last: it also recognises reports of Nsight Systems, by their name
 )

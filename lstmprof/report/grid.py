@@ -12,7 +12,7 @@ from typing import Any
 from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.base.numbers import UNKNOWN, count, listed, milliseconds, number_of
 from lstmprof.breakdown import Breakdown, comparable, compared
-from lstmprof.breakdown.timings import Timings
+from lstmprof.breakdown.clean.timings import Timings
 from lstmprof.implementations import version_numbers
 from lstmprof.runs.metadata import RunInfo
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.base.numbers import shown_name
-from lstmprof.breakdown import host
-from lstmprof.breakdown.attribution import Intervals, attributed
+from lstmprof.breakdown.attribution import Intervals, attributed, host
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window, median_step
 from lstmprof.events.intervals import Ints

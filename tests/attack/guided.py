@@ -22,17 +22,17 @@ _WATCHED = ["lstmprof.events", "lstmprof.formats", "lstmprof.runs"]
 with atheris.instrument_imports(include=_WATCHED, enable_loader_override=False):
     import lstmprof.events.annotate
     import lstmprof.formats
-    import lstmprof.formats.autograd
     import lstmprof.formats.cuda.nsys
     import lstmprof.formats.cuda.nvprof
     import lstmprof.formats.kineto
+    import lstmprof.formats.kineto.autograd
     import lstmprof.formats.mxnet
     import lstmprof.formats.onnxruntime
-    import lstmprof.formats.rocpd
-    import lstmprof.formats.rocprofv3
-    import lstmprof.formats.tf1_timeline
-    import lstmprof.formats.trace_viewer
+    import lstmprof.formats.rocm.rocpd
+    import lstmprof.formats.rocm.rocprofv3
     import lstmprof.formats.xplane
+    import lstmprof.formats.xplane.tf1_timeline
+    import lstmprof.formats.xplane.trace_viewer
     import lstmprof.runs.run  # noqa: F401
 
 from attack.fuzz import Attack, hung  # noqa: E402 - what it imports is watched

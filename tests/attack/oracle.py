@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lstmprof.base.errors import LstmprofError
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows

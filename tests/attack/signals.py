@@ -33,7 +33,7 @@ from attack.seeds import kineto
 from capture.processes import processes_of, wait_until
 from ingested import ingest_profile
 
-from lstmprof.capture.kept_rounds import ROUNDS
+from lstmprof.capture.harness.kept_rounds import ROUNDS
 
 #: Runs the command, and sends itself a signal at a call of some number.
 AT_A_CALL = """

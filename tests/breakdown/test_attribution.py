@@ -13,7 +13,7 @@ from events.rows import Row, row as event, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof.breakdown.attribution import Intervals, attributed
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
 

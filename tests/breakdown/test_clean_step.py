@@ -13,13 +13,13 @@ from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof.breakdown.attribution import attributed
-from lstmprof.breakdown.clean_step import (
+from lstmprof.breakdown.clean.clean_step import (
     CleanStep,
     Measured,
     clean_step,
 )
-from lstmprof.breakdown.slot_times import BETWEEN_THREADED, Z95, Span
-from lstmprof.breakdown.timings import Iterations
+from lstmprof.breakdown.clean.slot_times import BETWEEN_THREADED, Z95, Span
+from lstmprof.breakdown.clean.timings import Iterations
 from lstmprof.events.annotate import CAPTURED, OWN_CODE
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window

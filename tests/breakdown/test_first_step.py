@@ -13,8 +13,8 @@ from shared_traces import events as events_of, name, needed, profiles
 from lstmprof import formats
 from lstmprof.breakdown import first_step as module
 from lstmprof.breakdown.attribution import LATENCY, QUEUED
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.first_step import LATENCY_OR_QUEUED, FirstStep, first_step, matches
-from lstmprof.breakdown.ledger import ledger
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable

@@ -8,8 +8,8 @@ from breakdown.random_programs import cpu_programs
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
-from lstmprof.breakdown import host
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution import host
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.threads import innermost, thread_ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from events.rows import Row, row, table
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
 

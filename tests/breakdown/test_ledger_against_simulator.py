@@ -10,7 +10,7 @@ from simulator import drawn_programs as drawn
 from simulator.gpu_programs import Gap, Launch, Machine, Within, Work
 from simulator.gpu_simulator import Account, Simulation, simulated as run
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 

@@ -11,7 +11,7 @@ from breakdown.random_programs import cpu_programs, gpu_programs, one_window, sc
 from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.threads import thread_ids

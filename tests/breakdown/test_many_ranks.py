@@ -18,10 +18,10 @@ from breakdown.test_check import HOST, STREAM, made
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
+from lstmprof.breakdown.attribution.ledger import ledger, packed_ledger
+from lstmprof.breakdown.attribution.waits import all_waits
 from lstmprof.breakdown.check import checked
-from lstmprof.breakdown.ledger import ledger, packed_ledger
 from lstmprof.breakdown.tables import TABLES, Source
-from lstmprof.breakdown.waits import all_waits
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.narrow import Packed, packed

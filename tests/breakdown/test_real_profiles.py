@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import shared_traces
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.schema import ACTIVITY_KINDS
 

@@ -18,7 +18,7 @@ import pytest
 import shared_traces
 from breakdown import brute_force
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows

@@ -8,7 +8,7 @@ import pytest
 from events.rows import row, table
 
 from lstmprof.breakdown.attribution import Intervals, attributed
-from lstmprof.breakdown.script_waits import with_waits
+from lstmprof.breakdown.clean.script_waits import with_waits
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable

@@ -10,8 +10,8 @@ import pyarrow as pa
 from events.rows import row, table
 from hypothesis import given, settings, strategies as st
 
-from lstmprof.breakdown import slots
-from lstmprof.breakdown.slots import slots_of_events
+from lstmprof.breakdown.clean import slots
+from lstmprof.breakdown.clean.slots import slots_of_events
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
 

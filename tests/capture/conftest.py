@@ -12,8 +12,8 @@ import pytest
 from capture.rows import captured_once
 from tries import EARLIER_TRIES
 
+from lstmprof.capture.harness.supervisor import CaptureResult
 from lstmprof.capture.interpreters import environments
-from lstmprof.capture.supervisor import CaptureResult
 
 STAND_IN = Path(__file__).parent / "nsys_stand_in.py"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lstmprof import implementations
+from lstmprof.capture.harness.supervisor import CaptureResult, capture, result_in
 from lstmprof.capture.request import RESULT, CaptureRequest
-from lstmprof.capture.supervisor import CaptureResult, capture, result_in
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from lstmprof.capture.worker import calibration
-from lstmprof.capture.worker.calibration import EventParts, LoopTimes, facts, page_fault_ns
+from lstmprof.capture.worker.profilers import calibration
+from lstmprof.capture.worker.profilers.calibration import (
+    EventParts,
+    LoopTimes,
+    facts,
+    page_fault_ns,
+)
 
 
 def test_an_event_costs_what_a_profiled_call_takes_longer() -> None:

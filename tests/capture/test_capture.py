@@ -16,7 +16,7 @@ from capture.rows import CE, CTC, captured, trained_by
 from lstmprof import implementations, workloads
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.captured_run import _profile
-from lstmprof.capture.supervisor import CaptureResult
+from lstmprof.capture.harness.supervisor import CaptureResult
 from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.machine.settings import environment
 from lstmprof.events.annotate.steps import windows

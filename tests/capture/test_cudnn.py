@@ -17,9 +17,9 @@ import pytest
 
 from lstmprof import formats, workloads
 from lstmprof.base.errors import CaptureError
-from lstmprof.capture import plan
+from lstmprof.capture.harness import plan
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import profiling, reference
 from lstmprof.capture.worker.loops import cudnn
 from lstmprof.capture.worker.machine.host import cuda_devices

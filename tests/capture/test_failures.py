@@ -18,9 +18,9 @@ from capture.processes import LIMIT_S, processes_of, running, wait_until
 from capture.rows import layer_computes_in_bfloat16
 
 from lstmprof.base.errors import CaptureError, UsageError
-from lstmprof.capture import supervisor
+from lstmprof.capture.harness import supervisor
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -31,7 +31,7 @@ PR_SET_CHILD_SUBREAPER = 36
 SUPERVISOR = """
 import sys
 from pathlib import Path
-from lstmprof.capture.supervisor import CaptureRequest, capture
+from lstmprof.capture.harness.supervisor import CaptureRequest, capture
 from lstmprof.workloads import Workload
 
 request = CaptureRequest(

@@ -13,7 +13,9 @@ from in_process import lstmprof
 
 from lstmprof import implementations
 from lstmprof.base.errors import CaptureError, UsageError
-from lstmprof.capture import plan
+from lstmprof.capture.harness import plan
+from lstmprof.capture.harness.rounds import capture_run
+from lstmprof.capture.harness.supervisor import CaptureResult, capture
 from lstmprof.capture.implementation_file import (
     TEMPLATES,
     implementation_file,
@@ -21,8 +23,6 @@ from lstmprof.capture.implementation_file import (
     template_text,
 )
 from lstmprof.capture.request import CaptureRequest, run_name
-from lstmprof.capture.rounds import capture_run
-from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 6, "ce")

@@ -11,7 +11,8 @@ import pytest
 
 from lstmprof import implementations
 from lstmprof.base.errors import CaptureError, UsageError
-from lstmprof.capture import interpreters as module, plan
+from lstmprof.capture import interpreters as module
+from lstmprof.capture.harness import plan
 from lstmprof.capture.interpreters import Wish, interpreters
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.implementations import find

@@ -11,9 +11,9 @@ import pytest
 import quick_compile
 
 from lstmprof import formats, implementations, workloads
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import reference
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows

@@ -20,10 +20,10 @@ from kineto_documents import document, op
 
 from lstmprof.base.errors import CaptureError, LstmprofError
 from lstmprof.breakdown import break_down
-from lstmprof.capture import kept_rounds, plan, rounds
-from lstmprof.capture.request import PROFILED, RESULT, CaptureRequest
-from lstmprof.capture.rounds import Pace
-from lstmprof.capture.supervisor import CaptureResult, Progress, Seat, result_in
+from lstmprof.capture.harness import kept_rounds, plan, rounds
+from lstmprof.capture.harness.rounds import Pace
+from lstmprof.capture.harness.supervisor import Progress, Seat, result_in
+from lstmprof.capture.request import PROFILED, RESULT, CaptureRequest, CaptureResult
 from lstmprof.capture.worker.machine.usage import Waiting
 from lstmprof.runs.fields import Counters
 from lstmprof.runs.run import Run, open_run, runs_in

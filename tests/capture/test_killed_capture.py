@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from capture.processes import LIMIT_S, processes_of, wait_until
 
-from lstmprof.capture.kept_rounds import ROUNDS
+from lstmprof.capture.harness.kept_rounds import ROUNDS
 from lstmprof.runs.directory import PARTIAL
 from lstmprof.runs.run import is_run, runs_in
 

@@ -20,9 +20,9 @@ from capture.processes import processes_of, running, wait_until
 import lstmprof as lp
 from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.capture import nsys
+from lstmprof.capture.harness.rounds import capture_run
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import NSYS, CaptureRequest, run_name
-from lstmprof.capture.rounds import capture_run
-from lstmprof.capture.supervisor import capture
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")

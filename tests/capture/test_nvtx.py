@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
 from lstmprof.workloads import Workload
 
 PHASES = ("input", "forward", "loss", "backward", "optimizer")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload

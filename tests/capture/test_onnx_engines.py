@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from lstmprof import formats, implementations
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.request import CaptureRequest, refusal
+from lstmprof.capture.worker import loops
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload
@@ -33,7 +33,7 @@ def loop_of(name: str) -> Any:
     framework = implementations.find(name).framework
     pytest.importorskip(framework)
     pytest.importorskip("onnx")
-    return importlib.import_module("lstmprof.capture.worker.loops." + framework)
+    return loops.loop_for(framework)
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -103,7 +103,7 @@ def info(name: str, mean_us: int) -> SimpleNamespace:
 
 def test_a_run_of_openvinos_is_the_difference_of_its_means_and_ends_with_its_call() -> None:
     counters = loop_of("openvino-lstm").NodeCounters()
-    from lstmprof.capture.worker.loops._onnx import RANGE, NodeEvent
+    from lstmprof.capture.worker.loops.onnx import RANGE, NodeEvent
 
     counters.begin([info("A", 100), info("B", 40), info("C", 0)], 2)
     # of three runs A's mean is 80: the third took 3·80 − 2·100 = 40 µs; B's 3·50 − 2·40 = 70
@@ -121,7 +121,7 @@ def test_a_run_of_openvinos_is_the_difference_of_its_means_and_ends_with_its_cal
 
 def test_phases_end_with_their_call_though_it_has_no_node_of_the_loss() -> None:
     loop_of("onnxruntime-lstm")
-    from lstmprof.capture.worker.loops._onnx import OP, RANGE, NodeEvent, phases
+    from lstmprof.capture.worker.loops.onnx import OP, RANGE, NodeEvent, phases
 
     calls = [NodeEvent(RANGE, "program", at, at + 90, {}) for at in (0, 100)]
     nodes = [
@@ -137,7 +137,7 @@ def test_openvino_reports_itself_to_nobody() -> None:
     pytest.importorskip("openvino")
     script = (
         "import os; forks = []; os.register_at_fork(before=lambda: forks.append(1));"
-        "import lstmprof.capture.worker.loops.openvino; print(len(forks))"
+        "import lstmprof.capture.worker.loops.onnx.openvino; print(len(forks))"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "0\n"), ended.stderr

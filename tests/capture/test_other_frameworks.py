@@ -9,8 +9,8 @@ import pytest
 from implementations.in_era import interpreter_of
 
 from lstmprof import implementations
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import capture_run
 from lstmprof.events.schema import PHASES
 from lstmprof.workloads import Workload
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
+from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.machine import host, peaks as worker_peaks
 from lstmprof.capture.worker.machine.peaks import faster
 from lstmprof.workloads import Workload
@@ -24,7 +24,7 @@ MS = 1_000_000
 def loop_of(framework: str) -> Any:
     if framework != "cudnn":
         pytest.importorskip(framework)
-    return importlib.import_module(f"lstmprof.capture.worker.loops.{framework}")
+    return loops.loop_for(framework)
 
 
 class Machine:

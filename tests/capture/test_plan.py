@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lstmprof.base.errors import LstmprofError, UsageError
-from lstmprof.capture import plan
-from lstmprof.capture.kept_rounds import ROUNDS
+from lstmprof.capture.harness import plan
+from lstmprof.capture.harness.kept_rounds import ROUNDS
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.runs.run import runs_in

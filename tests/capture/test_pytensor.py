@@ -30,7 +30,7 @@ UNUSUAL = (
 def test_five_steps_of_an_optimizer_are_torchs(torchs: str) -> None:
     import pytensor
 
-    from lstmprof.capture.worker.loops import pytensor as loop
+    from lstmprof.capture.worker.loops.symbolic import pytensor as loop
 
     workload = dataclasses.replace(CE, optimizer=torchs.lower())
     torch = pytest.importorskip("torch")
@@ -55,7 +55,7 @@ def test_the_loop_feeds_an_unusual_network_as_the_reference(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lstmprof.capture.worker import profiling
-    from lstmprof.capture.worker.loops import pytensor as worker_pytensor
+    from lstmprof.capture.worker.loops.symbolic import pytensor as worker_pytensor
 
     monkeypatch.setattr(worker_pytensor, "BACKEND", "FAST_COMPILE")
     request = CaptureRequest("pytensor-scan", workload)
@@ -71,7 +71,7 @@ def test_a_profile_has_steps_and_operators_within_scans_which_are_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lstmprof.capture.worker import profiling
-    from lstmprof.capture.worker.loops import pytensor as worker_pytensor
+    from lstmprof.capture.worker.loops.symbolic import pytensor as worker_pytensor
 
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     trainer = worker_pytensor.Trainer(CaptureRequest("pytensor-scan", CE), "cpu")

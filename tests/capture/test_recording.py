@@ -10,8 +10,8 @@ from ingested import ingest_profile
 
 from lstmprof.breakdown import account_rows, break_down
 from lstmprof.capture.captured_run import write_captured
+from lstmprof.capture.harness.supervisor import CaptureResult
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import CaptureResult
 from lstmprof.workloads import Workload
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lstmprof.base.errors import UsageError
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.request import PERF, PY_SPY, CaptureRequest
-from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker.sampling import collapsed, generated, sampled
 from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload

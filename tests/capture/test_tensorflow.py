@@ -9,8 +9,8 @@ import pytest
 
 from lstmprof import formats
 from lstmprof.base.errors import CaptureError
+from lstmprof.capture.harness.supervisor import CaptureResult, capture
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")

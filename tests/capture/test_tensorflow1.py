@@ -11,15 +11,15 @@ from implementations.in_era import interpreter_of
 
 from lstmprof import formats
 from lstmprof.base.errors import CaptureError
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.recurrent.profiles import recurrent_calls
+from lstmprof.capture.harness.supervisor import CaptureResult, capture
 from lstmprof.capture.op_inputs import with_inputs
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import CaptureResult, capture
 from lstmprof.capture.worker import profiling
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows, with_steps
-from lstmprof.formats import tf1_timeline
+from lstmprof.formats.xplane import tf1_timeline
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")

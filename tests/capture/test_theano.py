@@ -10,8 +10,8 @@ from implementations.in_era import interpreter_of
 
 from lstmprof import formats, implementations, workloads
 from lstmprof.breakdown.tables import TABLES
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.loops._cpu import linker_flags
 from lstmprof.events.annotate import annotated

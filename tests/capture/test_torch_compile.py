@@ -9,8 +9,8 @@ import pytest
 
 from lstmprof import implementations, workloads
 from lstmprof.base.errors import CaptureError
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import capture
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")

@@ -17,8 +17,8 @@ from capture.rows import layer_computes_in_bfloat16
 
 from lstmprof import implementations, workloads
 from lstmprof.base.errors import CaptureError, UsageError
+from lstmprof.capture.harness.supervisor import capture
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import reference
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload

@@ -12,9 +12,9 @@ import pytest
 
 from lstmprof.base.errors import CaptureError, LstmprofError
 from lstmprof.capture.captured_run import write_captured
+from lstmprof.capture.harness.rounds import MOST_IN_TURNS, _can_take_turns, captured_runs
+from lstmprof.capture.harness.supervisor import Turns, capture
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns, captured_runs
-from lstmprof.capture.supervisor import Turns, capture
 from lstmprof.capture.worker.timing import TURN_NS, Loop, Quota, shared
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import named

@@ -14,8 +14,8 @@ import shared_traces
 from commands.written_runs import HOST, MS, step, write_run
 from events.rows import row
 
-from lstmprof.breakdown.recording import RECORDING_NS
-from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95, Span
+from lstmprof.breakdown.clean.recording import RECORDING_NS
+from lstmprof.breakdown.clean.slot_times import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.diagnosis import VERSION
 from lstmprof.diagnose.remedies import Advice

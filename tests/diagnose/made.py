@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.slot_times import Span
+from lstmprof.breakdown.clean.slot_times import Span
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor

@@ -13,10 +13,10 @@ from events.rows import Row
 from lstmprof import __version__
 from lstmprof.base.errors import CaptureError, UsageError
 from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.interpreters import Interpreter
 from lstmprof.capture.interpreters.environments import STAMP, Environment, this_python
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.cli import run as lstmprof

@@ -9,9 +9,9 @@ import pytest
 from diagnose.made import contributor, profile, table
 
 from lstmprof.breakdown.attribution import UNATTRIBUTED
+from lstmprof.breakdown.clean.recording import MOST_RECORDING_NS, QUICK_RECORDING_NS, RECORDING_NS
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
-from lstmprof.breakdown.recording import MOST_RECORDING_NS, QUICK_RECORDING_NS, RECORDING_NS
 from lstmprof.diagnose.diagnosis import alone
 from lstmprof.diagnose.findings import causes, findings
 from lstmprof.diagnose.findings.causes import (

@@ -15,8 +15,8 @@ from diagnose_document import Document
 
 from benchmarks.samples import TRACES, samples
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.timings import GOVERNOR, Warning
+from lstmprof.breakdown.clean.now_and_then import Rare
+from lstmprof.breakdown.clean.timings import GOVERNOR, Warning
 from lstmprof.diagnose.certainty import Outcome
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose_all
 from lstmprof.diagnose.findings.savings import ROOFLINE, Saving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lstmprof.breakdown.ledger import SCHEMA
+from lstmprof.breakdown.attribution.ledger import SCHEMA
 from lstmprof.breakdown.replay.what_if import Prediction
 from lstmprof.diagnose.verdict.sentences import what_if_sentence
 

@@ -27,7 +27,7 @@ def listed() -> dict[str, set[str]]:
         ("diagnose/findings/causes.py", "kernel launches"),
         ("diagnose/findings/causes.py", "compilation, or capture of a graph, inside the step"),
         ("diagnose/remedies/feeding.py", "getting the input takes {in_ms(f.slow, f.slow_ns)}"),
-        ("breakdown/timings.py", "the loss did not fall"),
+        ("breakdown/clean/timings.py", "the loss did not fall"),
         ("breakdown/lacks/advice.py", "export the profile without trimming it"),
         ("report/charts/sweep.py", "; empty cell: not measured"),
         ("report/runs.py", "No cast was recorded."),

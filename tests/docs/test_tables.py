@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from ingested import ingest_profile
 
+from lstmprof.breakdown.clean.timings import COLUMNS, Timings
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.breakdown.timings import COLUMNS, Timings
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import capture_run
 from lstmprof.events.schema import schema
 from lstmprof.runs.fields import ITERATIONS
 from lstmprof.runs.metadata import facts, facts_table

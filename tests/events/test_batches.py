@@ -23,8 +23,8 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
 from lstmprof.base.errors import ProfileError
-from lstmprof.breakdown import waits
-from lstmprof.breakdown.ledger import ledger, packed_ledger
+from lstmprof.breakdown.attribution import waits
+from lstmprof.breakdown.attribution.ledger import ledger, packed_ledger
 from lstmprof.events import event_types, narrow
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows

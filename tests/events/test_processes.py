@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.replay.graph import step_graph
 from lstmprof.breakdown.replay.what_if import replayed
 from lstmprof.events import EventTable, Profile

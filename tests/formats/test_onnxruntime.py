@@ -17,7 +17,7 @@ import pytest
 
 from lstmprof import formats
 from lstmprof.base.errors import ProfileError
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows

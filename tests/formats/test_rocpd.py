@@ -24,7 +24,7 @@ from formats.rocpd_databases import Tables
 import lstmprof as lp
 from lstmprof import formats
 from lstmprof.base.errors import ProfileError
-from lstmprof.formats.rocprofv3 import ROOT
+from lstmprof.formats.rocm.rocprofv3 import ROOT
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from attack import seeds
 import lstmprof as lp
 from lstmprof import formats
 from lstmprof.base.errors import ProfileError
-from lstmprof.formats.rocprofv3 import ROOT
+from lstmprof.formats.rocm.rocprofv3 import ROOT
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from lacking import lacks
 
 from lstmprof.base.errors import ProfileError
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows

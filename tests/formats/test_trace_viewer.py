@@ -16,7 +16,8 @@ from shared_traces import FOLDER
 
 from lstmprof.base.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import read, trace_viewer
+from lstmprof.formats import read
+from lstmprof.formats.xplane import trace_viewer
 
 HOST, GPU = 701, 1
 

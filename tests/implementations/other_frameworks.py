@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lstmprof import implementations, workloads
-from lstmprof.capture.worker import reference
+from lstmprof.capture.worker import loops, reference
 from lstmprof.workloads import Workload
 
 SEED = 5
@@ -24,7 +24,7 @@ def errors(name: str, workload: Workload) -> dict[str, float]:
     """What is compared -> the largest difference, relative to the largest element."""
     row = implementations.find(name)
     file: Any = importlib.import_module(row.module)
-    loop: Any = importlib.import_module("lstmprof.capture.worker.loops." + row.framework)
+    loop: Any = loops.loop_for(row.framework)
     shared, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     module = file.build(workload)
     file.load(module, shared)

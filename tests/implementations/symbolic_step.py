@@ -12,13 +12,13 @@ import sys
 import numpy as np
 
 from lstmprof import implementations, workloads
-from lstmprof.capture.worker import reference
+from lstmprof.capture.worker import loops, reference
 from lstmprof.workloads import Workload
 
 
 def errors(name, fields, seed):
     row, workload = implementations.find(name), Workload(**fields)
-    library = importlib.import_module("lstmprof.capture.worker.loops." + row.framework).LIBRARY
+    library = loops.loop_for(row.framework).LIBRARY
     file = importlib.import_module(row.module)
     module, weights = file.build(workload), workloads.weights(workload, seed)
     file.load(module, weights)

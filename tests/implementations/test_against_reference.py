@@ -16,7 +16,7 @@ import quick_compile
 
 from lstmprof import implementations, workloads
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.capture.worker import reference
+from lstmprof.capture.worker import loops, reference
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
@@ -181,7 +181,7 @@ def jax_step(row: Implementation, workload: Workload) -> Found:
 
 def pytensor_step(row: Implementation, workload: Workload) -> Found:
     pytensor = pytest.importorskip("pytensor")
-    from lstmprof.capture.worker.loops.pytensor import LIBRARY
+    from lstmprof.capture.worker.loops.symbolic.pytensor import LIBRARY
 
     file, module, batch = built(row, workload)
     own, (inputs, targets, lengths) = file.parameters(module), LIBRARY.symbols(workload)
@@ -201,7 +201,7 @@ def pytensor_step(row: Implementation, workload: Workload) -> Found:
 def engine_step(row: Implementation, workload: Workload) -> Found:
     pytest.importorskip(row.framework)
     pytest.importorskip("onnx")
-    loop = importlib.import_module("lstmprof.capture.worker.loops." + row.framework)
+    loop = loops.loop_for(row.framework)
     asked = CaptureRequest(row.name, workload, "cpu", mode="forward", seed=SEED)
     trainer = loop.Trainer(asked, "cpu")
     names = [trainer.outputs, trainer.loss_name]

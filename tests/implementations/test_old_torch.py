@@ -24,8 +24,8 @@ import lstmprof
 from lstmprof import implementations
 from lstmprof.base.errors import CaptureError
 from lstmprof.breakdown import break_down
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.request import CaptureRequest, refusal
-from lstmprof.capture.rounds import capture_run
 from lstmprof.workloads import Workload
 
 ERAS = ("torch-1.0.0", "torch-1.4.0", "torch-1.8.1", "torch-1.13.1")

@@ -14,7 +14,7 @@ import pytest
 
 from lstmprof import formats
 from lstmprof.base.errors import ProfileError
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS

@@ -12,7 +12,7 @@ from commands.written_runs import step, write_run
 from report import runs
 
 import lstmprof as lp
-from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95
+from lstmprof.breakdown.clean.slot_times import BETWEEN_PROCESSES, Z95
 from lstmprof.cli import run as lstmprof
 from lstmprof.report.grid import FIELDS, VALUES
 

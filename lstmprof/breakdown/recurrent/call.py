@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.attribution.host import computing
 from lstmprof.breakdown.recurrent.cells import PRODUCT, SIGMOID, TANH
 from lstmprof.breakdown.recurrent.network import Network, stack
 from lstmprof.events.groups import inherited

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.attribution.host import computing
 from lstmprof.breakdown.recurrent.call import Call
 from lstmprof.breakdown.recurrent.network import GATES, Network
 from lstmprof.events.groups import Groups

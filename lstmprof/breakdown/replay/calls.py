@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.attribution.host import computing
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Forest, nearest, values_at
 from lstmprof.events.intervals import Flags, Ints

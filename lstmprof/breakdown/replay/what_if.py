@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.replay.changes import Change, ReplayTimes, unchanged_times
 from lstmprof.breakdown.replay.dependencies import (
     ALWAYS,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lstmprof.base import names
 from lstmprof.base.errors import unknown_name
-from lstmprof.breakdown import ledger
+from lstmprof.breakdown.attribution import ledger
 from lstmprof.breakdown.tables import (
     casts,
     collectives,

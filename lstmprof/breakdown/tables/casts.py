@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.attribution.host import computing
 from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES, direction, host_memory
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.groups import (

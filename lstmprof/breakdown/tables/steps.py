@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.host import computing, merged_threads
+from lstmprof.breakdown.attribution.host import computing, merged_threads
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window, bounds_of
 from lstmprof.events.groups import Groups, heads, ratio

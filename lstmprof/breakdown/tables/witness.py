@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS
+from lstmprof.breakdown.clean.slot_times import Z95
 from lstmprof.breakdown.mean_step import MeanStep
-from lstmprof.breakdown.script_waits import SCRIPT_WAITS
-from lstmprof.breakdown.slot_times import Z95
 from lstmprof.events.schema import Column, schema
 
 #: A line is listed if it has more than this share of the samples.

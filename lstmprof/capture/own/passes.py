@@ -17,11 +17,11 @@ import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
 from lstmprof.capture.own.sizes import has_compiled
-from lstmprof.capture.worker import calibration, profiling, timing
+from lstmprof.capture.worker import profiling, timing
 from lstmprof.capture.worker.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.worker.machine import meters, settings
 from lstmprof.capture.worker.machine.usage import SELF, difference, usage, waiting_between, waits
-from lstmprof.capture.worker.profilers import Profiler
+from lstmprof.capture.worker.profilers import Profiler, calibration
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 
 #: Time limit, in nanoseconds, for all timed steps together: half of the time before the profile,

@@ -6,7 +6,7 @@ changes are visible.
 
 Workers may take turns on one CPU, so that all see the same machine while its speed changes within
 seconds (clocks, other work on the core). A worker that asks for a turn ends its current turn. The
-parent (``capture.supervisor``) answers with a byte on stdin when all other workers wait, too.
+parent (``harness.supervisor``) answers with a byte on stdin when all other workers wait, too.
 """
 
 from __future__ import annotations

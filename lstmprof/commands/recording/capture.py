@@ -29,8 +29,8 @@ from lstmprof.commands.options import TRACES, plain_file, result, say
 from lstmprof.workloads.studies import NAMED, named
 
 if TYPE_CHECKING:
+    from lstmprof.capture.harness.plan import Planned
     from lstmprof.capture.interpreters import Wish
-    from lstmprof.capture.plan import Planned
 
 #: Size of a network or its data -> help of the option that sets it.
 _SIZES = {
@@ -335,7 +335,8 @@ def command(
     networks = _networks(workload_names, overrides)
     many = any("*" in p or "?" in p or "[" in p for p in (*impls, *workload_names, *precisions))
 
-    from lstmprof.capture import nsys, plan
+    from lstmprof.capture import nsys
+    from lstmprof.capture.harness import plan
 
     names = plan.chosen(impls)
     exact = plan.matching(precisions, PRECISIONS, "precision")
@@ -387,8 +388,8 @@ def _capture_one(
 ) -> int:
     """Capture ``planned``, print its path, and return the exit code; raise an error if it fails."""
     from lstmprof.breakdown.lacks import lacks_of
-    from lstmprof.capture.plan import make_ready
-    from lstmprof.capture.rounds import capture_run
+    from lstmprof.capture.harness.plan import make_ready
+    from lstmprof.capture.harness.rounds import capture_run
 
     if only_plan:
         _show_plan([planned], force)
@@ -412,7 +413,7 @@ def _capture_plan(
     force: bool,
 ) -> int:
     """Capture each of ``planned``, even after a failure; print results; return the exit code."""
-    from lstmprof.capture import plan
+    from lstmprof.capture.harness import plan
 
     if name:
         raise UsageError(

@@ -100,7 +100,7 @@ def command(
       lstmprof recommend --like traces/train --quick
       lstmprof recommend --like traces/train --impl mymodel.py:build --impl 'torch-*'
     """
-    from lstmprof.capture import plan
+    from lstmprof.capture.harness import plan
     from lstmprof.diagnose.recommend.shapes import request_of, shape_of
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
     from lstmprof.runs.directory import cache_folder, usable_cache

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from lstmprof.base.names import PART_WORDS
 from lstmprof.base.numbers import milliseconds, number_of, percent
 from lstmprof.breakdown import Breakdown, comparable
+from lstmprof.breakdown.clean.timings import lost_in_words
 from lstmprof.breakdown.mean_step import MeanStep, lane_words
-from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import tables, timings, warned
 

@@ -22,7 +22,7 @@ from lstmprof.base.numbers import (
     percent,
     with_short_names,
 )
-from lstmprof.breakdown.timings import lost_in_words
+from lstmprof.breakdown.clean.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions

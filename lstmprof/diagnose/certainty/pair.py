@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.base.numbers import count, milliseconds
-from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95, Span
+from lstmprof.breakdown.clean.slot_times import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.diagnose.findings import Finding, causes, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels

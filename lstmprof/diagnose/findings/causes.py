@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from lstmprof.base.names import PART_WORDS
 from lstmprof.breakdown.attribution import CALL, LATENCY, QUEUED
+from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS
 from lstmprof.breakdown.lacks import RANGES_WITHOUT_OPS
-from lstmprof.breakdown.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.annotate.calls import is_launch

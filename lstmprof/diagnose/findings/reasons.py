@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lstmprof.base.numbers import count, cropped, number_of, percent, quantity
-from lstmprof.breakdown.script_waits import SCRIPT_WAITS
-from lstmprof.breakdown.timings import FAULT_NS
+from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS
+from lstmprof.breakdown.clean.timings import FAULT_NS
 from lstmprof.diagnose.findings import settings
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
 from lstmprof.diagnose.step_profile.contributors import Contributor

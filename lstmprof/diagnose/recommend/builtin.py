@@ -17,9 +17,9 @@ from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.base.names import FRAMEWORK_NAMES
 from lstmprof.base.numbers import count, listed, milliseconds, percent
 from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.capture.harness.rounds import capture_run
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters, lacks
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
-from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker.machine import host
 from lstmprof.diagnose.certainty.pair import CELLS, in_words
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all

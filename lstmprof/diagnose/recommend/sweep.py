@@ -13,11 +13,11 @@ from lstmprof import __version__
 from lstmprof.base.errors import LstmprofError, UsageError
 from lstmprof.base.numbers import number_of
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.capture import plan
+from lstmprof.capture.harness import plan
+from lstmprof.capture.harness.rounds import MOST_IN_TURNS, captured_runs, span
 from lstmprof.capture.implementation_file import ImplementationFile
 from lstmprof.capture.interpreters import lacks
 from lstmprof.capture.request import ROUNDS, CaptureRequest
-from lstmprof.capture.rounds import MOST_IN_TURNS, captured_runs, span
 from lstmprof.capture.worker.machine import host
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked
 from lstmprof.implementations import FORMS

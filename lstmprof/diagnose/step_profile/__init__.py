@@ -24,6 +24,9 @@ from lstmprof.base import numbers
 from lstmprof.base.errors import UsageError
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Intervals, attributed
+from lstmprof.breakdown.clean.now_and_then import Rare
+from lstmprof.breakdown.clean.slot_times import Span
+from lstmprof.breakdown.clean.timings import Warning
 from lstmprof.breakdown.lacks import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD, Lack
 from lstmprof.breakdown.mean_step import (
     MeanStep,
@@ -32,11 +35,8 @@ from lstmprof.breakdown.mean_step import (
     mean_steps,
     waits_for_host_ns,
 )
-from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.slot_times import Span
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.collectives import RankDevice, in_common
-from lstmprof.breakdown.timings import Warning
 from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.diagnose.step_profile.contributors import (

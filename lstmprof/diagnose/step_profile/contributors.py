@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Intervals, attributed
-from lstmprof.breakdown.host import computing
-from lstmprof.breakdown.recording import recorded
-from lstmprof.breakdown.script_waits import SCRIPT_WAITS
+from lstmprof.breakdown.attribution.host import computing
+from lstmprof.breakdown.clean.recording import recorded
+from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.seen.calls import delays, starting
 from lstmprof.diagnose.seen.contexts import INPUT, Attributed, Compiling, Preparing, Reading
 from lstmprof.diagnose.seen.lane import Lane

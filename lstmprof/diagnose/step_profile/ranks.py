@@ -21,7 +21,7 @@ from lstmprof.base.names import PART_WORDS
 from lstmprof.base.numbers import cropped, milliseconds, percent
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import TAIL
-from lstmprof.breakdown.clean_step import CleanStep
+from lstmprof.breakdown.clean.clean_step import CleanStep
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.tables.collectives import (
     RankDevice,

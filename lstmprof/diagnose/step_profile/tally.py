@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.attribution.host import computing
 from lstmprof.diagnose.seen.lane import in_steps
 from lstmprof.events.annotate.calls import is_copy, is_kernel_launch, launch_calls
 from lstmprof.events.annotate.rules.kernels import is_product

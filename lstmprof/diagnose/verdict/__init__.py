@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.base.numbers import in_prose, listed, milliseconds, percent
-from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.script_waits import SLEEPS
-from lstmprof.breakdown.slot_times import Span
+from lstmprof.breakdown.clean.now_and_then import Rare
+from lstmprof.breakdown.clean.script_waits import SLEEPS
+from lstmprof.breakdown.clean.slot_times import Span
 from lstmprof.diagnose.certainty import Level, Outcome, State, certainty_of
 from lstmprof.diagnose.certainty.pair import (
     Ratio,

@@ -27,7 +27,7 @@ UNKNOWN, WAITING = "unknown", "waiting"
 #: ``FrameRule.part`` if the part is the category of the op in the pattern's group ``op``.
 BY_OP = "by op"
 
-#: Frameworks whose step is one call of a compiled function (``breakdown.host``).
+#: Frameworks whose step is one call of a compiled function (``breakdown.attribution.host``).
 _ONE_CALL_FRAMEWORKS = ("tensorflow", "jax", "pytensor", "theano")
 
 

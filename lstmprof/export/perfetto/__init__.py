@@ -28,9 +28,9 @@ from lstmprof.base.errors import RunError
 from lstmprof.base.scratch import check_file, writing
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Attribution, Intervals, Label
-from lstmprof.breakdown.ledger import READS as OF_LEDGER
+from lstmprof.breakdown.attribution.ledger import READS as OF_LEDGER
+from lstmprof.breakdown.attribution.waits import Waits, all_waits
 from lstmprof.breakdown.replay.critical_path import critical_path_of
-from lstmprof.breakdown.waits import Waits, all_waits
 from lstmprof.events.annotate.steps import Window, median_step
 from lstmprof.events.batches import Batch, Batches
 from lstmprof.events.counters import Series, levels

@@ -29,7 +29,7 @@ from lstmprof.formats.cuda.names import nvtx_range
 from lstmprof.formats.kineto import event_fields as kineto
 from lstmprof.formats.perfetto.slices import Outline, Slice, Track
 from lstmprof.formats.raw_file import as_list, json_object
-from lstmprof.formats.rocprofv3 import COPIES
+from lstmprof.formats.rocm.rocprofv3 import COPIES
 from lstmprof.formats.rows import Row
 
 #: Name of the track that describes the profile as a whole.
@@ -206,7 +206,7 @@ def _is_span(value: Any) -> bool:
 #: Name of the process in a trace that Kineto's builder wrote.
 KINETO = "Kineto Trace"
 #: Categories of rocprofv3: those that are read (``ROCPROF``), and those that are omitted
-#: (``ROCPROF_UNREAD``), as in ``formats.rocprofv3``.
+#: (``ROCPROF_UNREAD``), as in ``rocm.rocprofv3``.
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -315,7 +315,7 @@ def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str
 
 
 def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | None:
-    """Convert a slice of rocprofv3 to a row; None if ``formats.rocprofv3`` omits such events."""
+    """Convert a slice of rocprofv3 to a row; None if ``rocm.rocprofv3`` omits such events."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = owners.only_pid if owner.pid is None else owner.pid

@@ -1,6 +1,6 @@
 """pytensor-scan: the LSTM written by hand under pytensor.scan.
 
-The network is the same as in ``implementations._scan``: equations, gate order (i f g o, one bias)
+The network is the same as in ``pytensor._scan``: equations, gate order (i f g o, one bias)
 and layout; time-major. PyTensor is the successor of Theano, which needs an old Python. If there is
 no such Python, this implementation can replace Lasagne's LSTMLayer; it has neither peepholes nor a
 learned initial state, and it has all gates in one matrix. Source: the documentation of
@@ -14,7 +14,14 @@ from typing import Any
 import pytensor
 import pytensor.tensor as pt
 
-from lstmprof.implementations._scan import Library, Network, apply, canonical, load, parameters
+from lstmprof.implementations.pytensor._scan import (
+    Library,
+    Network,
+    apply,
+    canonical,
+    load,
+    parameters,
+)
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "apply", "build", "canonical", "load", "parameters"]

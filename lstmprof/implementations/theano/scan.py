@@ -1,6 +1,6 @@
 """theano-scan: the LSTM written by hand under theano.scan.
 
-The network is the same as in ``implementations._scan``: equations, gate order (i f g o, one bias)
+The network is the same as in ``pytensor._scan``: equations, gate order (i f g o, one bias)
 and layout; time-major. Theano moves elementwise operators that do not depend on earlier time steps
 out of a Scan, but not the matmul with the inputs. Source: the documentation of theano.scan 1.0;
 theano/scan_module/scan_opt.py (PushOutSeqScan).
@@ -13,7 +13,14 @@ from typing import Any
 import theano
 import theano.tensor as tt
 
-from lstmprof.implementations._scan import Library, Network, apply, canonical, load, parameters
+from lstmprof.implementations.pytensor._scan import (
+    Library,
+    Network,
+    apply,
+    canonical,
+    load,
+    parameters,
+)
 from lstmprof.implementations.theano import KERNELS
 from lstmprof.workloads import Workload
 

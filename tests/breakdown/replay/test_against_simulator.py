@@ -21,7 +21,7 @@ from simulator.gpu_programs import (
 )
 from simulator.gpu_simulator import Simulation, simulated as run
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.replay import changes
 from lstmprof.breakdown.replay.graph import step_graph
 from lstmprof.breakdown.replay.what_if import predictions, replayed

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import shared_traces
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.replay.changes import CHANGES, faster_gemms, unchanged_times
 from lstmprof.breakdown.replay.what_if import predictions
 from lstmprof.events.annotate.steps import Window, windows

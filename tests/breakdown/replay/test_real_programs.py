@@ -12,8 +12,8 @@ from lstmprof.base.errors import LstmprofError
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.replay.calls import Calls
 from lstmprof.breakdown.replay.graph import step_graph
+from lstmprof.capture.harness.rounds import captured_runs
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.rounds import captured_runs
 from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import shared_traces
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.casts import casts
 from lstmprof.breakdown.tables.ops import ranges

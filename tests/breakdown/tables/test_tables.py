@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from events.rows import row, table
 
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
+from lstmprof.breakdown.clean.slot_times import Span
+from lstmprof.breakdown.clean.timings import slowdowns, timings
 from lstmprof.breakdown.mean_step import mean_steps
-from lstmprof.breakdown.slot_times import Span
 from lstmprof.breakdown.tables import TABLES
-from lstmprof.breakdown.timings import slowdowns, timings
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.runs.metadata import run_info

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from diagnose.made import contributor, profile, span, table
 
-from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Span
+from lstmprof.breakdown.clean.now_and_then import Rare
+from lstmprof.breakdown.clean.slot_times import BETWEEN_PROCESSES, Span
 from lstmprof.diagnose.certainty.pair import (
     in_words,
     layer_in_words,

@@ -12,7 +12,7 @@ from commands.written_runs import step, write_run
 
 from lstmprof.base.errors import UsageError
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.breakdown.slot_times import Span
+from lstmprof.breakdown.clean.slot_times import Span
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked, sweep
 from lstmprof.diagnose.recommend.shapes import request_of

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
 from lstmprof.breakdown.attribution import TAIL
-from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.attribution.ledger import ledger
 from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.diagnose.step_profile.contributors import TINY_OP_NS, contributors
 from lstmprof.events.annotate import annotated

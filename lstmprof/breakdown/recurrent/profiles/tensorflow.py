@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.host import computing
+from lstmprof.breakdown.attribution.host import computing
 from lstmprof.breakdown.recurrent.call import (
     Call,
     Loop,

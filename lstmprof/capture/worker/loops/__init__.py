@@ -9,8 +9,8 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import NSYS, CaptureRequest
-from lstmprof.capture.worker import calibration, users_file
-from lstmprof.capture.worker.profilers import NsysProfiler, Profiler
+from lstmprof.capture.worker import users_file
+from lstmprof.capture.worker.profilers import NsysProfiler, Profiler, calibration
 from lstmprof.capture.worker.profiling import (
     Profiled,
     Ranges,
@@ -23,6 +23,12 @@ from lstmprof.capture.worker.profiling import (
 from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
+
+#: Framework whose loop is in a folder with the loop of a similar framework -> its module here.
+PLACES = {
+    **{name: "onnx." + name for name in ("onnxruntime", "openvino")},
+    **{name: "symbolic." + name for name in ("pytensor", "theano")},
+}
 
 
 class Trainer(Profiler):
@@ -150,4 +156,9 @@ def loop_of(row: Implementation) -> Any:
 
         if tensorflow.__version__.startswith("1."):
             name = "tensorflow1"
-    return importlib.import_module("{}.{}".format(__name__, name))
+    return loop_for(name)
+
+
+def loop_for(framework: str) -> Any:
+    """Return the module of the loop for ``framework``."""
+    return importlib.import_module("{}.{}".format(__name__, PLACES.get(framework, framework)))

@@ -21,7 +21,7 @@ import sys
 from typing import Any, Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from lstmprof.base.errors import CaptureError, UsageError, unknown_name
-from lstmprof.capture.worker import calibration
+from lstmprof.capture.worker.profilers import calibration
 from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ranges
 
 

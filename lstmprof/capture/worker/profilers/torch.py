@@ -1,7 +1,7 @@
 """torch's profiler, and facts about its settings and the device.
 
 PyTorch 1.8.1 and later have ``torch.profiler``. Older versions have ``torch.autograd.profiler``,
-whose list of events ``formats.autograd`` reads.
+whose list of events ``formats.kineto.autograd`` reads.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import torch
 
-from lstmprof.capture.worker import calibration, shapes
+from lstmprof.capture.worker import shapes
 from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
-from lstmprof.capture.worker.profilers import Profiler
+from lstmprof.capture.worker.profilers import Profiler, calibration
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 
 #: Whether this torch has ``torch.profiler``, which records by the library Kineto.

@@ -32,7 +32,8 @@ from lstmprof.formats.foreign import json_events, trace_events
 from lstmprof.formats.kineto.event_fields import femtoseconds, interval, left_out
 from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
-from lstmprof.formats.tf1_timeline import (
+from lstmprof.formats.xplane.events import activity_row, host_row, op_name
+from lstmprof.formats.xplane.tf1_timeline import (
     Device,
     accelerators,
     copy_or_kernel,
@@ -41,7 +42,6 @@ from lstmprof.formats.tf1_timeline import (
     gpu_numbers,
     names_of,
 )
-from lstmprof.formats.xplane.events import activity_row, host_row, op_name
 
 #: Number of events that the exporter keeps (``xplane_to_trace_container`` of TensorFlow).
 MAX_EVENTS = 1_000_000

@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lstmprof.breakdown import host
-from lstmprof.breakdown.waits import DeviceActivity, Waits, device_activities, waits_of
+from lstmprof.breakdown.attribution import host
+from lstmprof.breakdown.attribution.waits import DeviceActivity, Waits, device_activities, waits_of
 from lstmprof.events.annotate.calls import MIGRATION
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups

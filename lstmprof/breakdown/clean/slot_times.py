@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import BETWEEN_OPS, Intervals
-from lstmprof.breakdown.script_waits import SCRIPT_WAITS
-from lstmprof.breakdown.slots import slots_of_intervals
+from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS
+from lstmprof.breakdown.clean.slots import slots_of_intervals
 from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import distinct, nearest, values_at

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.slots import names_without_numbers
+from lstmprof.breakdown.clean.slots import names_without_numbers
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Forest, Groups, distinct, nearest, own_time, values_at
 from lstmprof.events.intervals import Flags, Ints

@@ -15,8 +15,8 @@ from typing import Any, Dict, List, Sequence
 import onnx
 import onnxruntime
 
-from lstmprof.capture.worker.loops import _cpu, _onnx
-from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
+from lstmprof.capture.worker.loops import _cpu, onnx as _onnx
+from lstmprof.capture.worker.loops.onnx import OP, NodeEvent
 from lstmprof.capture.worker.machine.host import thread_count
 
 PROVIDER = "CPUExecutionProvider"

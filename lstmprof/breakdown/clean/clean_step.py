@@ -16,11 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from lstmprof.breakdown.attribution import Intervals, attributed
-from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
-from lstmprof.breakdown.now_and_then import Rare, now_and_then
-from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.script_waits import SCRIPT_WAITS, slept_ns, with_waits
-from lstmprof.breakdown.slot_times import (
+from lstmprof.breakdown.clean.now_and_then import Rare, now_and_then
+from lstmprof.breakdown.clean.recording import costs_of, recorded
+from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS, slept_ns, with_waits
+from lstmprof.breakdown.clean.slot_times import (
     BETWEEN_PROCESSES,
     BETWEEN_RAISED,
     BETWEEN_THREADED,
@@ -32,7 +31,8 @@ from lstmprof.breakdown.slot_times import (
     Span,
     spans_of,
 )
-from lstmprof.breakdown.timings import MOST_WAITED, QUANTILE, Iterations
+from lstmprof.breakdown.clean.timings import MOST_WAITED, QUANTILE, Iterations
+from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable

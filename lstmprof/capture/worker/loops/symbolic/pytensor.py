@@ -16,7 +16,7 @@ import pytensor.tensor.special
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.link.vm import VMLinker
 
-from lstmprof.capture.worker.loops import _cpu, _symbolic
+from lstmprof.capture.worker.loops import _cpu, symbolic as _symbolic
 
 BACKEND = "CVM"
 #: The same as in ``_cpu``: PyTensor runs on the CPU, and NumPy measures the peak rates (FLOP/s,

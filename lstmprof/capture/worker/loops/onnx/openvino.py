@@ -19,8 +19,8 @@ import onnx
 
 from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker.loops import _cpu, _onnx
-from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
+from lstmprof.capture.worker.loops import _cpu, onnx as _onnx
+from lstmprof.capture.worker.loops.onnx import OP, NodeEvent
 from lstmprof.capture.worker.machine.host import thread_count
 from lstmprof.capture.worker.shapes import inputs_of_tensors
 

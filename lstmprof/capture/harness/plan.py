@@ -15,14 +15,14 @@ from pathlib import Path
 
 from lstmprof import implementations
 from lstmprof.base.errors import LstmprofError, UsageError, unknown_name
-from lstmprof.capture import rounds as captures
+from lstmprof.capture.harness import rounds as captures
+from lstmprof.capture.harness.kept_rounds import KeptRounds
 from lstmprof.capture.implementation_file import (
     ImplementationFile,
     implementation_file,
     is_file,
 )
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
-from lstmprof.capture.kept_rounds import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.runs.run import Run, is_run, open_run

@@ -21,17 +21,26 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import lstmprof
 from lstmprof.base.errors import CaptureError
 from lstmprof.capture import nsys
-from lstmprof.capture.request import LIFELINE, MARK, NSYS, RESULT, TURN, CaptureRequest, check
+from lstmprof.capture.request import (
+    LIFELINE,
+    MARK,
+    NSYS,
+    RESULT,
+    TURN,
+    CaptureRequest,
+    CaptureResult,
+    check,
+)
 from lstmprof.capture.worker.profiling import PROFILE
 from lstmprof.runs.directory import cache_folder
 
@@ -45,18 +54,6 @@ _TOO_OLD = "future feature annotations is not defined"
 _LEAST_BYTES = 2**16
 #: Folders beside the result that only the running worker needs.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
-
-
-@dataclass(frozen=True)
-class CaptureResult:
-    """What a worker measured. The paths are files that the worker wrote."""
-
-    metadata: Mapping[str, Any]  # for run.json
-    timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
-    profiles: tuple[Path, ...]  # raw profiles, gzipped
-    pid: int | None = None  # process id of the worker
-    samples: Path | None = None  # sampled call stacks, gzipped
-    shapes: Path | None = None  # file with the input shapes of the ops of a step
 
 
 def capture(

@@ -20,8 +20,8 @@ from typing import Any
 
 from lstmprof import __version__
 from lstmprof.base.errors import LstmprofError, RunError
-from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.supervisor import WORKERS_OWN, CaptureResult, result_in
+from lstmprof.capture.harness.supervisor import WORKERS_OWN, result_in
+from lstmprof.capture.request import CaptureRequest, CaptureResult
 from lstmprof.capture.worker.machine import host
 from lstmprof.events.schema import SCHEMA_VERSION
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from lstmprof.base.errors import ProfileError, one_line
 from lstmprof.events import DeviceFacts, Profile
-from lstmprof.formats import rocprofv3, rows
+from lstmprof.formats import rows
 from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
@@ -42,7 +42,8 @@ from lstmprof.formats.cuda.events import (
 )
 from lstmprof.formats.cuda.names import nvtx_ranges
 from lstmprof.formats.raw_file import RawFile, json_object
-from lstmprof.formats.rocprofv3 import COPIES
+from lstmprof.formats.rocm import rocprofv3
+from lstmprof.formats.rocm.rocprofv3 import COPIES
 
 #: Columns of ``rocpd_event`` that are read.
 _EVENT_COLUMNS = ("category_id", "stack_id")

@@ -25,7 +25,7 @@ from lstmprof.breakdown.attribution import (
     Attribution,
     Intervals,
 )
-from lstmprof.breakdown.waits import AllWaits, all_waits, may_explain_waits
+from lstmprof.breakdown.attribution.waits import AllWaits, all_waits, may_explain_waits
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.batches import BATCH_EVENTS, Batches
 from lstmprof.events.intervals import Ints

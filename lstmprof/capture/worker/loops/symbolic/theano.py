@@ -21,7 +21,7 @@ from typing import Any, Dict, Iterator
 import numpy as np
 
 from lstmprof.base.errors import CaptureError
-from lstmprof.capture.worker.loops import _cpu, _symbolic
+from lstmprof.capture.worker.loops import _cpu, symbolic as _symbolic
 from lstmprof.runs.directory import cache_folder
 
 #: Environment variable that Theano reads once, when it is imported.

@@ -18,17 +18,18 @@ from lstmprof.base.errors import LstmprofError, RunError, UsageError
 from lstmprof.base.numbers import number_of
 from lstmprof.capture import nsys
 from lstmprof.capture.captured_run import write_captured
-from lstmprof.capture.kept_rounds import ROUNDS as KEPT_IN, KeptRounds, Making, making
+from lstmprof.capture.harness.kept_rounds import ROUNDS as KEPT_IN, KeptRounds, Making, making
+from lstmprof.capture.harness.supervisor import Seat, Turns, capture
 from lstmprof.capture.request import (
     FRAMEWORKS_OWN,
     NSYS,
     PROFILED,
     ROUNDS,
     CaptureRequest,
+    CaptureResult,
     check,
     run_name,
 )
-from lstmprof.capture.supervisor import CaptureResult, Seat, Turns, capture
 from lstmprof.capture.worker.machine import host
 from lstmprof.runs.directory import check_name, staging
 from lstmprof.runs.run import Run

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.base.numbers import count, milliseconds, percent
-from lstmprof.breakdown.slot_times import LEAST_STALLED, STALL_SHARE, Span
+from lstmprof.breakdown.clean.slot_times import LEAST_STALLED, STALL_SHARE, Span
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column

@@ -1,0 +1,7 @@
+"""Run workers: decide what runs, run it in rounds, and supervise the worker processes.
+
+::
+
+    plan ─▶ rounds ─▶ supervisor ─▶ a worker
+               └─ kept_rounds    the finished rounds of an interrupted capture
+"""

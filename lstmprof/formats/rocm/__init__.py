@@ -1,0 +1,1 @@
+"""Readers of what AMD's rocprofv3 writes."""
