@@ -157,7 +157,7 @@ class Iterations:
 
     @classmethod
     def of(cls, timings: pa.Table | None, info: RunInfo) -> Iterations | None:
-        """Return the iterations in ``timings.parquet`` after warm-up; None if there is none."""
+        """Return the iterations in ``timings.parquet`` after warm-up; None without iterations."""
         if timings is None:
             return None
         counted = timings.filter(pc.invert(timings.column("warmup")))
@@ -187,7 +187,7 @@ class Iterations:
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
-        """Return (wall times before the profile, after it) for each round that has both."""
+        """Return (wall times before the profile, after it) for each round with both of them."""
         late = self.column("after_profile")
         if late is None:
             return []

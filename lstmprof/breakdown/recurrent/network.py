@@ -63,10 +63,10 @@ class Network:
     def flops(self, *, backward: bool) -> int | None:
         """Return the floating-point operations of the matmuls of one forward pass.
 
-        With ``backward``, add the backward pass, without the gradients of the first layer's inputs
-        and of the initial state, which not every program needs. Return None if a size is unknown,
-        or if the count needs more than 63 bits. ``diagnose.roofline.work`` explains the same terms
-        in a table.
+        If ``backward`` is True, add the backward pass, without the gradients of the first layer's
+        inputs and of the initial state, which not every program needs. Return None if a size is
+        unknown, or if the count needs more than 63 bits. ``diagnose.roofline.work`` explains the
+        same terms in a table.
         """
         gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
         if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:

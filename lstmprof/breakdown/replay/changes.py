@@ -170,7 +170,7 @@ def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Let calls that wait for the device return at once, except those after the last launch.
+    """Let calls that wait for the device return at once, except calls after the last launch.
 
     Copies for which the host waits become asynchronous. Ops with which the host reads a value
     (``VALUE_READS``) and the ways into them take no time. If the host launches nothing, only these

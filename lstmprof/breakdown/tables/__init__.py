@@ -116,7 +116,7 @@ class TableKind:
 
     ``make`` computes the table from a ``Source``. ``reads`` are the event columns that it needs,
     ``joined`` the other tables that it needs. If ``needs_files`` is True, the table needs files of
-    the run other than the events, and ``record`` explains how to record these.
+    the run other than the events, and ``record`` explains how to record these files.
 
     ``order`` names the columns by which rows are sorted (``-``: descending); if it is empty, rows
     keep the order of ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all

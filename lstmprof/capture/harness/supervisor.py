@@ -61,7 +61,7 @@ def capture(
 ) -> CaptureResult:
     """Time and profile ``request`` in a worker process that uses the empty folder ``scratch``.
 
-    ``progress`` is called with each line; ``seat`` is given if the worker takes turns with others.
+    ``progress`` is called with each line; ``seat`` is not None if workers take turns.
     """
     check(request)
     with _worker(request, scratch.resolve()) as worker:

@@ -58,7 +58,7 @@ class Interpreter:
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
-    """Return one interpreter per requested version, or a single one if none is requested."""
+    """Return one interpreter per requested version, or one if no version is requested."""
     if wish.versions and (wish.packages or wish.era):
         raise UsageError(
             "--versions cannot be combined with --with or --era",

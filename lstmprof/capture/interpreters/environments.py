@@ -252,7 +252,7 @@ def _build(wanted: Environment) -> None:
 
 
 def _runs(command: Sequence[str]) -> str | None:
-    """Run ``command``; return None if it succeeded, else its last line that reports an error."""
+    """Run ``command``; return None, or its last line with an error if ``command`` failed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as fault:

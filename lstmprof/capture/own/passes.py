@@ -242,11 +242,12 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Turn on the recording of shapes if it is cheap, or if nothing else shows sizes.
+        """Turn on the recording of shapes if recording is cheap, or if nothing else shows sizes.
 
         After torch.compile nothing else shows sizes, because a hook on modules (``sizes``) would
-        make it compile them again. The cost is measured in a discarded session with shapes: its
-        shortest step is compared with ``plain_ns``, the shortest step without shapes.
+        make torch.compile compile the modules again. The cost is measured in a discarded session
+        with shapes: its shortest step is compared with ``plain_ns``, the shortest step without
+        shapes.
         """
         plain = self._readings
         self.profiler.with_shapes = True

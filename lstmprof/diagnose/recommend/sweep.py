@@ -82,7 +82,7 @@ def _seconds(request: CaptureRequest, timed_s: float) -> float:
 def candidates(
     chosen: Mapping[str, ImplementationFile | None], common: CaptureRequest, out: Path
 ) -> Candidates:
-    """Return the implementations in ``chosen`` that can run here, and those that cannot.
+    """Return which implementations in ``chosen`` can run here, and which cannot.
 
     ``common`` has the network and its conditions.
 

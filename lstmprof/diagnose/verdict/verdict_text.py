@@ -92,8 +92,8 @@ class Line:
     """One labelled text of a verdict, which may be wrapped to at most ``most`` printed lines.
 
     If ``text`` is too long, its end is cut; the text ``end``, which follows it, always stays. If a
-    verdict has too many lines, lines with a high ``rank`` are left out. With ``items``, the text is
-    a list with commas after a heading with a colon, and no line is broken within an item.
+    verdict has too many lines, lines with a high ``rank`` are left out. If ``items`` is True, the
+    text is a list with commas after a heading with a colon, and no line is broken within an item.
     """
 
     rank: int

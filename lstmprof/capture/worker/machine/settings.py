@@ -105,7 +105,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Return those of the environment ``variables`` that libraries of a step may read, by name."""
+    """Return the environment ``variables`` that libraries of a step may read, by name."""
     return {
         name: variables[name]
         for name in sorted(variables)

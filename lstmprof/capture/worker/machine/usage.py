@@ -29,7 +29,7 @@ except ImportError:  # no Unix
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: Largest number of threads in run.json; those with the most CPU time are recorded.
+#: Largest number of threads in run.json; the threads with the most CPU time are recorded.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
