@@ -1,8 +1,8 @@
 """Write a run from its finished rounds: one table of all events, one of all iterations.
 
 ``python -m lstmprof.capture.captured_run FOLDER`` writes the run of a session of ``lp.profile`` or
-``lstmprof run`` from its result.json and profile. If that fails, it prints one line on stderr and
-exits with status 1.
+``lstmprof run`` from its result.json and profile. If writing fails, the command prints one line on
+stderr and exits with status 1.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
 #: A change of the step time after the profile is reported only if each round has at least this many
-#: iterations before the profile, and at least this many after it.
+#: iterations before the profile, and at least as many after the profile.
 LEAST_ITERATIONS = 5
 #: If steps take longer after the profile by this share or more, in at least ``LEAST_ROUNDS``
 #: rounds, the state of the process has changed. Chosen by hand, above the differences between

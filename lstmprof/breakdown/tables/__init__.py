@@ -159,7 +159,7 @@ def _from_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
 
 def _from_account(make: Callable[[Breakdown], pa.Table]) -> Make:
     def made(source: Source, reads: Sequence[str]) -> pa.Table:
-        assert source.account is not None  # without it, ``Source.table`` returns an empty table
+        assert source.account is not None  # else ``Source.table`` returns an empty table
         return make(source.account)
 
     return made

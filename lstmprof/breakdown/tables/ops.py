@@ -196,7 +196,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return for each event the ns of the activities that belong to it; 0 if it is no range."""
+    """Return for each event the ns of the activities that belong to it; 0 except for ranges."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]

@@ -66,7 +66,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot be reused, or None if they can.
+        """Return why the rounds cannot be reused, or None if they can be reused.
 
         ``makings`` has the conditions under which each round would be captured now.
         """

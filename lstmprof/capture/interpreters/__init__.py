@@ -175,7 +175,7 @@ def _names(package: str) -> tuple[str, str]:
 
 
 def here(row: Implementation) -> str:
-    """Return a text: ``yes …`` if ``row`` can run on this machine, else why it cannot."""
+    """Return ``yes …`` if ``row`` can run on this machine, else a text on why it cannot run."""
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)

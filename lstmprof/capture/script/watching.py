@@ -289,7 +289,7 @@ class _Ranged:
 
 
 def _file_and_line(error: Exception) -> str:
-    """Return the file and line of lstmprof in which ``error`` was raised, if any."""
+    """Return the file and line of lstmprof in which ``error`` was raised, as text, or ""."""
     trace = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]
     if not own:

@@ -149,7 +149,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round until time is over; return (results, the rest)."""
+    """Time each candidate in one round; return (results, candidates that were not timed)."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():

@@ -64,7 +64,7 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The intervals of a lane (device or host); ``row`` has the event that explains each.
+    """The intervals of a lane (device or host); ``row`` has the event that explains an interval.
 
     ``idle`` is a mask of the intervals in which the device idles. ``transfers`` is a mask of the
     intervals in which the device copies.
