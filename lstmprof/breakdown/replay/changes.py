@@ -82,7 +82,7 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_copying(graph: StepGraph) -> ReplayTimes:
-    """Remove copies like ``without_copies``, but keep the waits for copies to the host.
+    """Remove the same copies as ``without_copies``, but keep the waits for copies to the host.
 
     The host needs the data of such a copy, so it still waits for the work that computes them.
     """

@@ -311,10 +311,10 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three arrays of ns, with one entry per event.
+    """Return three arrays of ns; each has one entry per event: 0 unless the event is a frame.
 
-    They are the device time that a frame launched, and the host time and the device time of the
-    backward ops of its forward ops.
+    First, the device time that a frame launched. Second and third, the host time and the device
+    time of the backward ops that belong to the frame's forward ops.
     """
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))

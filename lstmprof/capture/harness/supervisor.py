@@ -285,7 +285,7 @@ class Seat:
 
 
 class Turns:
-    """Lets one of several workers run at a time; the next worker runs when all of them wait.
+    """Lets one of several workers run at a time; the next worker runs when all workers wait.
 
     The thread of each worker calls ``take`` before each turn and ``leave`` at the end.
     """

@@ -378,7 +378,7 @@ class Watch:
         self._write_profile(run=path, why=why, verdict=verdict)
 
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
-        """Report why a profile has no run.
+        """Report why no run was written for a profile.
 
         Without a run of typical steps, later profiles are diagnosed without a comparison.
         """

@@ -42,7 +42,7 @@ class TorchRanges:
         self._calls: Counter[int] = Counter()
         self._calls_before: Counter[int] = Counter()  # module -> number of calls in earlier steps
         self._thread: Optional[int] = None
-        # torch.compile traces the hooks, too; they must do nothing while it compiles
+        # torch.compile traces the hooks, too, so the hooks do nothing while torch.compile compiles
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", lambda: False)
         self.backwards = self.steps = 0

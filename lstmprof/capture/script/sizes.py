@@ -22,7 +22,7 @@ _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 
 
 class GraphSizes:
-    """The inputs of the nodes of the ``tf.function`` that is the step, or of a session's graph."""
+    """The inputs of the nodes in the step's ``tf.function``, or in the graph of a session."""
 
     def __init__(self) -> None:
         self.function: Any = None

@@ -274,7 +274,7 @@ class _Ranged:
         return bool(self._session.measured)
 
     def step_begin(self) -> None:
-        """Begin a step, with hooks if it is profiled."""
+        """Begin a step, with hooks if the step is profiled."""
         self._session.step_begin()
         if self._ranges is not None:
             self._ranges.set(self._session.profiling)

@@ -93,13 +93,13 @@ def gru_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, A
 
 
 def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Compute a step of a plain RNN, like ``lstm``; c is returned unchanged."""
+    """Compute an RNN step, with the arguments and results of ``lstm``; c stays unchanged."""
     h = np.tanh(x + u)
     return h, c, (h,)
 
 
 def rnn_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Compute the gradients of a plain RNN step, like ``lstm_back``."""
+    """Compute the gradients of an RNN step, with the arguments and results of ``lstm_back``."""
     d_raw = d_h * (1 - saved[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 

@@ -244,7 +244,7 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
 
 
 def is_kernel_call(name: str) -> bool:
-    """Return whether a call that enqueued work launches a kernel: it is no copy or memset."""
+    """Return whether a call that enqueued work launches a kernel, not a copy or memset."""
     return _COPY_CALL.search(name) is None
 
 

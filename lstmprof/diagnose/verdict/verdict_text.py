@@ -52,7 +52,7 @@ _BRACKET = re.compile(r"[^()…]?\(|\)|…")
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
-#: The baseline's number behind a count; short texts leave it out.
+#: The baseline's number behind a count; short texts leave this number out.
 _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 

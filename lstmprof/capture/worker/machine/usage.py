@@ -150,7 +150,7 @@ def _clock_of(thread: int) -> int:
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Return thread -> ns waited so far, for a process's folder; empty if it has ended."""
+    """Return thread -> ns waited so far, for a process's folder; {} if the process has ended."""
     try:
         names = os.listdir(folder)
     except OSError:
