@@ -154,7 +154,7 @@ class Breakdown:
 
     @property
     def ranks(self) -> list[int | None]:
-        """Return the ranks in the order of their first steps; None stands for a missing rank."""
+        """Return the ranks in the order of their first steps; [None] if the steps have no rank."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanStep:

@@ -32,7 +32,7 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """A device's activities by (start, end, correlation id), and the activity at each instant."""
+    """A device's activities, sorted by (start, end, correlation id), and which one runs when."""
 
     number: int
     start_ns: Ints

@@ -167,7 +167,7 @@ class Iterations:
         return len(self.table)
 
     def column(self, name: str) -> Ints | None:
-        """Return a column as int64; None if the table lacks it or it contains a null."""
+        """Return a column as int64; None if the column is missing or contains a null."""
         if name not in self.table.column_names or self.table.column(name).null_count:
             return None
         values: Ints = self.table.column(name).to_numpy().astype(np.int64)

@@ -163,7 +163,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
     """Return a mask of the rows of ``table`` whose ``column`` has the id of an event in ``rows``.
 
-    ``rows`` is a mask of events; if ``table`` is None, it is the table of segments.
+    ``rows`` is a mask of events; by default, ``table`` is the table of segments.
     """
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)

@@ -393,7 +393,7 @@ TABLES: Mapping[str, TableKind] = {
 
 
 def table_of(name: str) -> TableKind:
-    """Return the table of this name.
+    """Return the table called ``name``.
 
     Raises:
         UsageError: no table has this name; the message suggests the nearest one.

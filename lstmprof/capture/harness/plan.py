@@ -90,7 +90,7 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
     """Return name -> file of the chosen implementations.
 
-    Built-in implementations come first; their file is None.
+    Built-in implementations come first; for them, the value is None.
     """
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))

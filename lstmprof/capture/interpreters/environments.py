@@ -133,7 +133,7 @@ def _ask(path: str) -> Python | None:
 
 
 def _output(command: Sequence[str]) -> list[str]:
-    """Return the lines that a command wrote to stdout; empty if it failed."""
+    """Return the lines that a command wrote to stdout; [] if the command failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWERS_WITHIN_S

@@ -190,8 +190,8 @@ class StepPasses:
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
         """Make ``recorded`` the latest session, and free the previous session now.
 
-        Otherwise Python's garbage collector would free it during a step: PyTorch's events contain
-        cycles, and collecting them took 94 ms of a profiled step.
+        Otherwise Python's garbage collector would free the previous session during a step:
+        PyTorch's events contain cycles, and collecting the cycles took 94 ms of a profiled step.
         """
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)

@@ -137,7 +137,7 @@ class Steps:
         return SOURCES[source] > SOURCES[self.source]
 
     def _take(self, source: str) -> bool:
-        """Return whether steps of ``source`` count; if so, make it the current source."""
+        """Return whether steps of ``source`` count; if so, make ``source`` the current source."""
         if not self.counts(source):
             return False
         if source != self.source:

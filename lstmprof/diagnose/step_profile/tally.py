@@ -159,7 +159,8 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
     """Return a number for each of ``rows``; kernels of one matmul have the same number.
 
     The number combines the innermost op that computes the matmul, convolution or attention with the
-    pass (dgrad, wgrad or none). It is ``NONE`` for other work, and for kernels without such an op.
+    pass (dgrad, wgrad or none). The number is ``NONE`` for other work, and for kernels without such
+    an op.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")

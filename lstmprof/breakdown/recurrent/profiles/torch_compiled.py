@@ -58,7 +58,7 @@ def name_of(region: str, products: int) -> str:
 
 
 def ran_once(regions: Sequence[str]) -> bool:
-    """Return whether these regions, in order, certainly belong to one run of one loop."""
+    """Return whether ``regions``, in order, certainly belong to one run of one loop."""
     graphs = [name for n, name in enumerate(regions) if n == 0 or name != regions[n - 1]]
     return len(graphs) <= 2 and all(_NUMBERS.search(name) for name in graphs)
 
