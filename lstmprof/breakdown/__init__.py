@@ -154,7 +154,7 @@ class Breakdown:
 
     @property
     def ranks(self) -> list[int | None]:
-        """Return the ranks in the order of their first steps; None stands for a missing rank."""
+        """Return the ranks in the order of their first steps; [None] if the steps have no rank."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanStep:
@@ -437,7 +437,7 @@ def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
     """Return {index of a breakdown: its step time divided by the shortest in its group}.
 
-    The groups are those of ``comparable``; breakdowns that are alone in a group are omitted.
+    The groups are those of ``comparable``; groups of a single breakdown are omitted.
     """
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):

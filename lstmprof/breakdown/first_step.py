@@ -3,7 +3,8 @@
 The ledger (time by part) of the first step needs the events before the step's end, and one number
 from the whole profile: the longest time that counts as launch latency. This number is at least
 ``LEAST_LATENCY_NS``. If a device idles for longer after a launch, it is still unknown how much of
-the idle time is launch latency and how much is queued time. The sum of both is then shown.
+the idle time is launch latency and how much is queued time. The sum of launch latency and queued
+time is then shown.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class MeanStep:
     def waits_for_host_share(self) -> float | None:
         """Return the share of the step in which the device waits for its host.
 
-        It is None for the host, and if nothing shows what the device waits for.
+        The share is None for the host, and if nothing shows what the device waits for.
         """
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)

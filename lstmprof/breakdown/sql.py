@@ -278,7 +278,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register every table (empty if not in ``wanted``); return the Parquet files that are read."""
+    """Register every table (without rows if not ``wanted``); return the Parquet files to read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():

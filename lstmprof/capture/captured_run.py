@@ -1,8 +1,8 @@
 """Write a run from its finished rounds: one table of all events, one of all iterations.
 
 ``python -m lstmprof.capture.captured_run FOLDER`` writes the run of a session of ``lp.profile`` or
-``lstmprof run`` from its result.json and profile. If that fails, it prints one line on stderr and
-exits with status 1.
+``lstmprof run`` from its result.json and profile. If writing fails, the command prints one line on
+stderr and exits with status 1.
 """
 
 from __future__ import annotations
@@ -197,13 +197,13 @@ def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
 
 
 def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> list[str] | None:
-    """Return the values that occur in the list ``name`` of every round; None if there are none."""
+    """Return the values in the list ``name`` of every round; None without a common value."""
     first, *others = (metadata.get(name) or () for metadata in all_metadata)
     return [value for value in first if all(value in other for other in others)] or None
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return sums of the counters that all rounds have, and why others are missing (``reason``)."""
+    """Return sums of the counters that all rounds have; ``reason``: why a counter is missing."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -228,7 +228,7 @@ def _joined_lists(
 def _sums(timings: pa.Table) -> dict[str, int | None]:
     """Return the number of iterations except warm-up, and their ``SUMS``.
 
-    A sum is None if one of its values is null.
+    A sum is None if a value of its column is null.
     """
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {

@@ -36,7 +36,7 @@ Recorded = dict[str, list[Entry]]
 def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
     """Return ``events`` with the inputs of one process's ops from the file at ``path``.
 
-    The process is the one with this ``rank``, or the only one if ``rank`` is None.
+    The process is the process of ``rank``, or the only process if ``rank`` is None.
     """
     if path is None:
         return events
@@ -87,8 +87,8 @@ def _joined(
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
     """Return the recorded inputs for the ``count`` ops of one name in step ``number``.
 
-    ``recorded`` has all recorded inputs of ops of this name. The result is empty if they do not
-    show which op had which inputs.
+    ``recorded`` has all recorded inputs of ops of this name. The result is empty if ``recorded``
+    does not show which op had which inputs.
     """
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]

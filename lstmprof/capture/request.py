@@ -172,7 +172,7 @@ def wanted(request: CaptureRequest) -> List[str]:
 
 
 def refusal(request: CaptureRequest) -> Optional[str]:
-    """Return why the implementation cannot do what ``request`` needs, or None if it can."""
+    """Return why the implementation cannot do what ``request`` needs; None if it can do so."""
     refuses = request.row.refusals()
     for need in wanted(request):
         if need in refuses:

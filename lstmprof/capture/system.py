@@ -33,7 +33,7 @@ _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 @dataclass(frozen=True)
 class Probe:
-    """A checked property of the machine; ``next_step`` says what to change, empty if nothing."""
+    """A checked property of the machine; ``next_step`` says what to change, or is empty."""
 
     name: str
     state: str

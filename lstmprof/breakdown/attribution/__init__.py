@@ -3,8 +3,8 @@
 The state is busy or idle; the part is a category of work or a cause of idle time (docs/ledger.md).
 Reads events that are linked to their launches and have categories. Returns time intervals: the
 ledger sums them by part, the diagnosis by event, and the timeline draws them. Each device has its
-own intervals. A rank without device activities has only intervals of its host: all its threads are
-merged into one.
+own intervals. A rank without device activities has only intervals of its host: all threads of the
+host are merged into one.
 """
 
 from __future__ import annotations

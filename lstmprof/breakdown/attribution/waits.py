@@ -32,7 +32,7 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """A device's activities by (start, end, correlation id), and the activity at each instant."""
+    """A device's activities, sorted by (start, end, correlation id), and which one runs when."""
 
     number: int
     start_ns: Ints
@@ -147,7 +147,8 @@ class _Gaps:
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
     """Return the waits of each device of ``ranks``; ``packed`` is a profile sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # Per device, its activities with the latest start so far: others with this start may follow.
+    # Per device, its activities with the latest start so far: more activities with this start may
+    # follow.
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():

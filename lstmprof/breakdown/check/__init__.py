@@ -164,7 +164,7 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the kinds of missing data that it reports, and its answer if nothing is missing.
+    """One check: the kinds of missing data that it reports, and its answer if no data are missing.
 
     ``lacks`` has the kinds (``Lack.kind``). If data are missing, the result of ``answer`` is shown
     in addition, unless its state is ok.
@@ -388,7 +388,7 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return one row per lack, and a row for the answer if it is not ok or if nothing is missing.
+    """Return one row per lack, and one for the answer if it is not ok or if there is no lack.
 
     ``first``: this is the run's first rank; only there, lacks of the whole run have rows.
     """

@@ -331,11 +331,12 @@ class _Cost:
     def per_slot(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording in each slot, and a summary of it.
+        """Return the cost of recording in each slot, and a summary of this cost.
 
-        The cost per event is chosen so that the rest of the step takes ``timed`` ns (with
-        ``only_bound``: at most ``timed`` ns). It is the usual cost if ``timed`` is None, or if the
-        step takes no longer than ``timed``. The rest takes at most ``most`` ns (None: no limit).
+        The cost per event is chosen so that the rest of the step takes ``timed`` ns (if
+        ``only_bound`` is True: at most ``timed`` ns). It is the usual cost if ``timed`` is None, or
+        if the step takes no longer than ``timed``. The rest takes at most ``most`` ns (None: no
+        limit).
         """
         share, steps = self._slots.share, self._slots.steps
 

@@ -63,9 +63,9 @@ def now_and_then(
 
     ``slot`` has a number for each event; matching events of different steps have the same number
     (``slots``). ``step_ns`` is the length of the clean step including the cost of recording. The
-    ``quantile`` of an event's times is its usual time. With ``on_device``, calls in which the host
-    waits for its device do not count. With ``foreign`` (another tool made the profile), an event
-    may be long in only one step; in profiles by lstmprof, one long event is noise.
+    ``quantile`` of an event's times is its usual time. If ``on_device`` is True, calls in which the
+    host waits for its device do not count. If ``foreign`` is True (another tool made the profile),
+    an event may be long in only one step; in profiles by lstmprof, one long event is noise.
     """
     if not len(events):
         return ()

@@ -77,7 +77,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the median costs of the rounds (processes) in run.json; defaults if none has costs."""
+    """Return the median costs of the rounds (processes) in run.json; defaults without costs."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -154,7 +154,7 @@ def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> R
 
     ``own_ranges``: count the capture's own ranges separately from the framework's events. Counts
     are 0 for a device's launch latency, queued and unattributed time, because a faster host would
-    not shorten these.
+    not shorten these times.
     """
     thread = thread_ids(events)
     on_host = (thread >= 0) & ~events.is_kind("overhead")

@@ -82,8 +82,8 @@ class SlotTimes:
         """Return the cells of gaps of length 0 that count as a time (0 ns) of their slot.
 
         They count if the gap is long in some steps, but absent in most: a disturbed host makes a
-        device wait where it usually does not. If the gap is short, they do not count, because short
-        gaps only move between neighbouring activities.
+        device wait where it usually does not. If the gap is short, gaps of length 0 do not count,
+        because short gaps only move between neighbouring activities.
         """
         present = np.bincount(distinct(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
@@ -204,7 +204,7 @@ class SlotTimes:
         """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
 
         Other slots have the time 0; so have slots of host work, because a busy machine makes host
-        work longer. ``times`` has each slot's usual time. With ``only_input``, only waits for
+        work longer. ``times`` has each slot's usual time. If ``only_input`` is True, only waits for
         the input count: on a busy machine, threads wait for each other in arbitrary steps.
 
         If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in
@@ -354,8 +354,8 @@ class Disturbance:
 
     ``down``: by how much the clean step may be too long because CPUs were shared. ``most``: upper
     limit of the uncertainty from the bootstrap, because the timed iterations vary no more.
-    ``between``: standard deviation between processes of the same code; ``least_between``: the same
-    if the run has ``CLUSTERS`` processes or more.
+    ``between``: standard deviation between processes of the same code; ``least_between``: this
+    deviation if the run has ``CLUSTERS`` processes or more.
     """
 
     down: float = 0.0
@@ -376,7 +376,7 @@ def spans_of(
 ) -> tuple[Span, Parts]:
     """Return the length of the step and of each part that has time, each with its 95 % interval.
 
-    The script waits for ``waits_ns`` of the step, and sleeps for ``sleeps_ns`` of these. A busy CPU
+    The script waits for ``waits_ns`` of the step; ``sleeps_ns`` of this time it sleeps. A busy CPU
     does not make sleeps longer, unlike waits for another thread. All waits have their own part, and
     still count in the part ``python``, too.
     """

@@ -26,7 +26,7 @@ from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
 #: A change of the step time after the profile is reported only if each round has at least this many
-#: iterations before the profile, and at least this many after it.
+#: iterations before the profile, and at least as many after the profile.
 LEAST_ITERATIONS = 5
 #: If steps take longer after the profile by this share or more, in at least ``LEAST_ROUNDS``
 #: rounds, the state of the process has changed. Chosen by hand, above the differences between
@@ -157,7 +157,7 @@ class Iterations:
 
     @classmethod
     def of(cls, timings: pa.Table | None, info: RunInfo) -> Iterations | None:
-        """Return the iterations in ``timings.parquet`` after warm-up; None if there is none."""
+        """Return the iterations in ``timings.parquet`` after warm-up; None without iterations."""
         if timings is None:
             return None
         counted = timings.filter(pc.invert(timings.column("warmup")))
@@ -167,7 +167,7 @@ class Iterations:
         return len(self.table)
 
     def column(self, name: str) -> Ints | None:
-        """Return a column as int64; None if the table lacks it or it contains a null."""
+        """Return a column as int64; None if the column is missing or contains a null."""
         if name not in self.table.column_names or self.table.column(name).null_count:
             return None
         values: Ints = self.table.column(name).to_numpy().astype(np.int64)
@@ -187,7 +187,7 @@ class Iterations:
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
-        """Return (wall times before the profile, after it) for each round that has both."""
+        """Return (wall times before the profile, after it) for each round with both of them."""
         late = self.column("after_profile")
         if late is None:
             return []

@@ -1,7 +1,8 @@
 """Recognise cells by the names, matmuls and activations of one time step, in any framework.
 
-The matmuls of an LSTM's four gates have one of three forms: one for x (inputs, 4·hidden) and one
-for h (hidden, 4·hidden); one for both together (inputs + hidden, 4·hidden); or one per gate. A GRU
+The matmuls of an LSTM's four gates have one of three forms: a matmul of x with a weight (inputs,
+4·hidden) and one of h with a weight (hidden, 4·hidden); a matmul of x and h joined with a weight
+(inputs + hidden, 4·hidden); or a matmul per gate. A GRU
 has three gates. Each σ and tanh of a gate reads ``hidden`` values, and so does tanh(c).
 """
 

@@ -57,7 +57,7 @@ MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
 #: On compute capability 8.0 and later, plain RNN cells (tanh, relu) do not get persistent kernels
-#: if both the batch size and the number of hidden units are at least these.
+#: if the batch size is at least ``_PLAIN_BATCH`` and the number of hidden units ``_PLAIN_HIDDEN``.
 _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 
@@ -135,7 +135,7 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return why the framework does not request ``algorithm``, or None if it may do so."""
+        """Return the reason why ``algorithm`` is not requested; None if it may be requested."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 

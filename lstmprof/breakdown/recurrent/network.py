@@ -32,7 +32,7 @@ _KNOWN_DTYPES = re.compile(r"(?:b?float|u?int)\d+")
 
 @dataclass(frozen=True)
 class Network:
-    """One recurrent layer, or a stack of them; a field is None if the profile does not show it.
+    """One recurrent layer, or a stack of layers; a field is None if the profile lacks its value.
 
     ``hidden`` is the number of units per layer and direction. ``inputs`` is the input width of the
     first layer. ``rows`` is the number of time steps of all sequences: batch·time, or the sum of
@@ -63,10 +63,10 @@ class Network:
     def flops(self, *, backward: bool) -> int | None:
         """Return the floating-point operations of the matmuls of one forward pass.
 
-        With ``backward``, add the backward pass, without the gradients of the first layer's inputs
-        and of the initial state, which not every program needs. Return None if a size is unknown,
-        or if the count needs more than 63 bits. ``diagnose.roofline.work`` explains the same terms
-        in a table.
+        If ``backward`` is True, add the backward pass, without the gradients of the first layer's
+        inputs and of the initial state, which not every program needs. Return None if a size is
+        unknown, or if the count needs more than 63 bits. ``diagnose.roofline.work`` explains the
+        same terms in a table.
         """
         gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
         if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:
@@ -117,7 +117,7 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions, 1 or 2; None if both or neither fit the input ``widths``."""
+    """Return the number of directions, 1 or 2; None if both numbers, or neither, fit ``widths``."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     single = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     double = len(widths) % 2 == 0 and all(a == b for a, b in pairs)

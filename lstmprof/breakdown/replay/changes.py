@@ -81,7 +81,7 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_copying(graph: StepGraph) -> ReplayTimes:
-    """Remove copies like ``without_copies``, but keep the waits for copies to the host.
+    """Remove the same copies as ``without_copies``, but keep the waits for copies to the host.
 
     The host needs the data of such a copy, so it still waits for the work that computes them.
     """
@@ -162,14 +162,14 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
     """Return a mask of the rows of ``table`` whose ``column`` has the id of an event in ``rows``.
 
-    ``rows`` is a mask of events; if ``table`` is None, it is the table of segments.
+    ``rows`` is a mask of events; by default, ``table`` is the table of segments.
     """
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Let calls that wait for the device return at once, except those after the last launch.
+    """Let calls that wait for the device return at once, except calls after the last launch.
 
     Copies for which the host waits become asynchronous. Ops with which the host reads a value
     (``VALUE_READS``) and the ways into them take no time. If the host launches nothing, only these

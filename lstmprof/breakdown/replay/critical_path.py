@@ -34,7 +34,7 @@ LAUNCH = "launch call"
 
 
 class PathInterval(NamedTuple):
-    """A time interval of the path; ``event_id`` is None if no event ran in it, or none is known."""
+    """A time interval of the path; ``event_id`` is None if no event is known to have run in it."""
 
     start_ns: int
     end_ns: int

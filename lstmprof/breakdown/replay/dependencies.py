@@ -196,7 +196,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return for each row the least ``ns`` of the ``chosen`` rows in its group; 0 if none."""
+    """Return per row the least ``ns`` of its group's ``chosen`` rows; 0 without such rows."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])

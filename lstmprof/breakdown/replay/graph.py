@@ -2,10 +2,10 @@
 
 The segments of a thread fill the step: each is a time in which one event is the innermost, or in
 which nothing was recorded. Profiles do not say which thread waits for which, so a rule decides: the
-thread whose segment started last is at work. Another thread waits for it if its own segment (of
-Python, of a range, of an op that only calls others, or without records) contains a whole segment of
-the thread at work. A long frame that happens to contain work of another thread therefore counts as
-a wait.
+thread whose segment started last is at work. Another thread waits for the thread at work if a
+segment of the other thread contains a whole segment of the thread at work. Such a segment is
+Python, a range, an op that only calls other ops, or a time without records. A long frame that
+happens to contain work of another thread therefore counts as a wait.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Innermost:
     patient: Flags
 
     def may_wait(self, outer: Ints, inner: Ints) -> Flags:
-        """Return whether each ``outer`` segment contains its ``inner`` one and may wait for it."""
+        """Return per pair whether the segment ``outer`` contains, and may wait for, ``inner``."""
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
         )

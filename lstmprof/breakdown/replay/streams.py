@@ -66,7 +66,7 @@ _NO_STREAM = 2**32 - 1  # CUPTI's number of the stream if a call synchronises a 
 
 
 class _Ordered:
-    """Numbers sorted by time; finds the last one before a time, or the first one from a time on."""
+    """Numbers sorted by time; finds the last before a time, and the first from a time on."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()

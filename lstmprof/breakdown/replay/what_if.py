@@ -48,7 +48,7 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = unchanged_times, causes: Dependencies | None = None
 ) -> Replay:
-    """Return the replay of ``graph`` with ``change``.
+    """Return the replay of ``graph``, to which ``change`` is applied first.
 
     ``causes`` are the graph's dependencies; they are computed if None.
     """

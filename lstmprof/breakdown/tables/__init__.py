@@ -116,7 +116,7 @@ class TableKind:
 
     ``make`` computes the table from a ``Source``. ``reads`` are the event columns that it needs,
     ``joined`` the other tables that it needs. If ``needs_files`` is True, the table needs files of
-    the run other than the events, and ``record`` explains how to record these.
+    the run other than the events, and ``record`` explains how to record these files.
 
     ``order`` names the columns by which rows are sorted (``-``: descending); if it is empty, rows
     keep the order of ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all
@@ -159,7 +159,7 @@ def _from_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
 
 def _from_account(make: Callable[[Breakdown], pa.Table]) -> Make:
     def made(source: Source, reads: Sequence[str]) -> pa.Table:
-        assert source.account is not None  # without it, ``Source.table`` returns an empty table
+        assert source.account is not None  # else ``Source.table`` returns an empty table
         return make(source.account)
 
     return made
@@ -393,7 +393,7 @@ TABLES: Mapping[str, TableKind] = {
 
 
 def table_of(name: str) -> TableKind:
-    """Return the table of this name.
+    """Return the table called ``name``.
 
     Raises:
         UsageError: no table has this name; the message suggests the nearest one.

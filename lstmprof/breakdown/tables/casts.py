@@ -1,7 +1,8 @@
 """The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
 PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: the column ``op``
-has the outermost of these, and ``within`` the op that called it. Bytes are bytes read plus written.
+has the outermost of these ops, and ``within`` the op that called the outermost op. Bytes are bytes
+read plus written.
 The direction and host memory of a copy come from the activity's name.
 """
 

@@ -1,9 +1,9 @@
 """The kernel table: the time of each kernel by name; in a CPU run, of each op that computes.
 
 A kernel's time is its duration. An op's time is its duration without the events inside it. Ops that
-only call other ops are omitted, because some of them wait for others. All activities of the profile
-count; ``per_step`` counts only activities that a step launched. Percentiles are the nearest rank,
-so each percentile is the duration of an event.
+only call other ops are omitted, because some of them wait for other ops. All activities of the
+profile count; ``per_step`` counts only activities that a step launched. Percentiles are the nearest
+rank, so each percentile is the duration of an event.
 """
 
 from __future__ import annotations

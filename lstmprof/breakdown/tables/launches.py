@@ -91,9 +91,10 @@ _KINDS = (*ACTIVITY_KINDS, "mixed")
 
 
 def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) -> pa.Table:
-    """Return one row per rank, call and kind of work, sorted by these; ``COLUMNS``.
+    """Return one row per rank, call and kind of work.
 
-    ``time_steps`` is the workload's number of time steps; None if unknown.
+    Rows have the columns ``COLUMNS``, and are sorted by rank, call and kind of work. ``time_steps``
+    is the workload's number of time steps; None if unknown.
 
     Raises:
         RunError: the sum of the times exceeds 64 bits.
@@ -197,7 +198,9 @@ GAP_COLUMNS = (
 
 
 def launch_gaps(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, name and category, sorted by these; ``GAP_COLUMNS``.
+    """Return one row per rank, device, name and category.
+
+    Rows have the columns ``GAP_COLUMNS``, and are sorted by rank, device, name and category.
 
     Raises:
         RunError: the sum of the times exceeds 64 bits.

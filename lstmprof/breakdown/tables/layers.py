@@ -281,7 +281,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of a cuDNN call; a pass is None if none of its kernels was recorded."""
+    """Both passes of a cuDNN call; a pass is None if no kernel of it was recorded."""
 
     forward: Pass | None = None
     backward: Pass | None = None

@@ -245,7 +245,7 @@ class _ProcessMemory:
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """Return for each of ``parts`` the (first, end) index of the counter's intervals in it."""
+        """Return per part in ``parts`` the (first, end) index of the counter's intervals in it."""
         interval, _ = self._joined[name]
         ends = np.searchsorted(interval, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]

@@ -196,7 +196,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return for each event the ns of the activities that belong to it; 0 if it is no range."""
+    """Return for each event the ns of the activities that belong to it; 0 except for ranges."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
@@ -311,10 +311,10 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three arrays of ns, with one entry per event.
+    """Return three arrays of ns; each has one entry per event: 0 unless the event is a frame.
 
-    They are the device time that a frame launched, and the host time and the device time of the
-    backward ops of its forward ops.
+    First, the device time that a frame launched. Second and third, the host time and the device
+    time of the backward ops that belong to the frame's forward ops.
     """
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))

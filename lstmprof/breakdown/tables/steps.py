@@ -1,4 +1,4 @@
-"""The tables of steps and of streams: when each ran, how busy it was, and what it launched.
+"""The tables of steps and of streams: times, busy time and work of each step or stream.
 
 Busy time is defined as in the ledger: on a device, the time inside the step in which at least one
 activity ran; in a rank without activities, the time in which at least one host thread computed. An

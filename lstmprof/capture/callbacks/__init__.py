@@ -47,7 +47,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Write the run if it is not written yet; return its metrics unless ``step_end`` did."""
+        """Write the run if it is not written yet; return metrics that were not returned yet."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:

@@ -66,7 +66,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot be reused, or None if they can.
+        """Return why the rounds cannot be reused, or None if they can be reused.
 
         ``makings`` has the conditions under which each round would be captured now.
         """
@@ -97,7 +97,7 @@ class KeptRounds:
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
         """Keep ``scratch``, the worker's folder, as round ``number``.
 
-        ``made`` are the conditions under which it was captured.
+        ``made`` are the conditions under which the round was captured.
         """
         content = {"making": made, "pid": result.pid}
         try:

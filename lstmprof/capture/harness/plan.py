@@ -33,7 +33,7 @@ THERE = "already captured"
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One capture of a plan; ``skip`` is the reason why it will not run, None if it will."""
+    """One capture of a plan; ``skip`` is why the capture will not run, None if it will run."""
 
     name: str
     request: CaptureRequest
@@ -90,7 +90,7 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
     """Return name -> file of the chosen implementations.
 
-    Built-in implementations come first; their file is None.
+    Built-in implementations come first; for them, the value is None.
     """
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
@@ -198,7 +198,7 @@ def run(
 def make_ready(
     planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
 ) -> None:
-    """Create the environment of a capture if it needs one and ``place`` does not have its run."""
+    """Create the environment that a capture needs, if the capture will run into ``place``."""
     way = planned.interpreter
     if way.fault:
         raise way.fault

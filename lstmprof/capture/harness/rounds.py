@@ -124,8 +124,8 @@ def _rounds(
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
     """Return whether the workers of ``requests`` can exist at once without disturbing each other.
 
-    Workers on a GPU cannot, because a waiting process keeps its GPU memory. Workers with several
-    threads cannot, because idle threads of a pool spin for a while before they sleep.
+    Workers on a GPU disturb each other, because a waiting process keeps its GPU memory. Workers
+    with several threads do, too, because idle threads of a pool spin for a while before they sleep.
     """
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
@@ -199,7 +199,7 @@ class _Sweep:
                 yield name, ended
 
     def _earlier_result(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """Return an earlier capture's result of this round; None if there is none.
+        """Return an earlier capture's result of this round; None if there is no such result.
 
         If the result cannot be read, return the error.
         """
@@ -304,7 +304,7 @@ class _Sweep:
         return result
 
     def kept_rounds_message(self) -> str:
-        """Return a line that says which rounds are kept and how to resume; empty if none is."""
+        """Return a line: which rounds are kept, and how to resume; empty if no round is kept."""
         # if --force is not repeated, the existing run is skipped, and its rounds are never used
         if self.force:
             for name, of in self.captures.items():

@@ -61,7 +61,7 @@ def capture(
 ) -> CaptureResult:
     """Time and profile ``request`` in a worker process that uses the empty folder ``scratch``.
 
-    ``progress`` is called with each line; ``seat`` is given if the worker takes turns with others.
+    ``progress`` is called with each line; ``seat`` is not None if workers take turns.
     """
     check(request)
     with _worker(request, scratch.resolve()) as worker:
@@ -280,12 +280,12 @@ class Seat:
         self.turns.take(self.member)
 
     def started(self, stop: Callable[[], None]) -> None:
-        """Register how to stop this worker (``Turns.started``)."""
+        """Register ``stop``, which stops this worker (``Turns.started``)."""
         self.turns.started(self.member, stop)
 
 
 class Turns:
-    """Lets one of several workers run at a time; the next worker runs when all of them wait.
+    """Lets one of several workers run at a time; the next worker runs when all workers wait.
 
     The thread of each worker calls ``take`` before each turn and ``leave`` at the end.
     """

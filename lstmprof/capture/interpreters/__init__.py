@@ -59,7 +59,7 @@ class Interpreter:
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
-    """Return one interpreter per requested version, or a single one if none is requested."""
+    """Return one interpreter per requested version, or one if no version is requested."""
     if wish.versions and (wish.packages or wish.era):
         raise UsageError(
             "--versions cannot be combined with --with or --era",
@@ -141,7 +141,7 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """Return the package that a bare version such as ``1.4.0`` means.
+    """Return the package whose version a bare version such as ``1.4.0`` is.
 
     It is the first package of the row's era or, without an era, the framework.
     """
@@ -176,7 +176,7 @@ def _names(package: str) -> tuple[str, str]:
 
 
 def here(row: Implementation) -> str:
-    """Return a text: ``yes …`` if ``row`` can run on this machine, else why it cannot."""
+    """Return ``yes …`` if ``row`` can run on this machine, else a text on why it cannot run."""
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)

@@ -57,10 +57,10 @@ def this_python() -> Python:
 
 
 def python_at(path: str) -> Python:
-    """Return the interpreter at ``path``, or with this name on PATH.
+    """Return the interpreter at ``path``; if ``path`` is a name, the interpreter on PATH.
 
     Raises:
-        UsageError: there is none, or it is too old to run a worker.
+        UsageError: there is no such interpreter, or it is too old to run a worker.
     """
     executable = shutil.which(path)
     python = _ask(executable) if executable else None
@@ -75,7 +75,7 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return the running interpreter if it has one of ``versions``, else the first that is found.
+    """Return the running interpreter if its version is in ``versions``, else the first found.
 
     ``versions`` are minor versions such as ``3.7``, the preferred one first. The error says that
     ``what`` needs one of ``versions``.
@@ -99,7 +99,8 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Return the first interpreter of a minor version such as ``3.7``, or None.
 
-    ``searched`` (PATH and PYENV_ROOT) only makes the cache of this function depend on both.
+    ``searched`` is (PATH, PYENV_ROOT); it only makes the cache of this function depend on the two
+    variables.
     """
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
@@ -132,7 +133,7 @@ def _ask(path: str) -> Python | None:
 
 
 def _output(command: Sequence[str]) -> list[str]:
-    """Return the lines that a command wrote to stdout; empty if it failed."""
+    """Return the lines that a command wrote to stdout; [] if the command failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWERS_WITHIN_S
@@ -185,7 +186,7 @@ class Environment:
         with _alone(self.folder.with_suffix(".lock")):
             if not self.is_made:  # another process may have created it meanwhile
                 progress(f"installing {self.words} into {self.folder}")
-                # Built at its final path, because an environment cannot be moved. If this is
+                # Built at its final path, because an environment cannot be moved. If building is
                 # interrupted, the stamp is missing, and the next call builds again.
                 shutil.rmtree(self.folder, ignore_errors=True)
                 _build(self)
@@ -251,7 +252,7 @@ def _build(wanted: Environment) -> None:
 
 
 def _runs(command: Sequence[str]) -> str | None:
-    """Run ``command``; return None if it succeeded, else its last line that reports an error."""
+    """Run ``command``; return None, or its last line with an error if ``command`` failed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as fault:

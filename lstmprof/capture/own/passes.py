@@ -190,8 +190,8 @@ class StepPasses:
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
         """Make ``recorded`` the latest session, and free the previous session now.
 
-        Otherwise Python's garbage collector would free it during a step: PyTorch's events contain
-        cycles, and collecting them took 94 ms of a profiled step.
+        Otherwise Python's garbage collector would free the previous session during a step:
+        PyTorch's events contain cycles, and collecting the cycles took 94 ms of a profiled step.
         """
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
@@ -242,11 +242,12 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Turn on the recording of shapes if it is cheap, or if nothing else shows sizes.
+        """Turn on the recording of shapes if recording is cheap, or if nothing else shows sizes.
 
         After torch.compile nothing else shows sizes, because a hook on modules (``sizes``) would
-        make it compile them again. The cost is measured in a discarded session with shapes: its
-        shortest step is compared with ``plain_ns``, the shortest step without shapes.
+        make torch.compile compile the modules again. The cost is measured in a discarded session
+        with shapes: its shortest step is compared with ``plain_ns``, the shortest step without
+        shapes.
         """
         plain = self._readings
         self.profiler.with_shapes = True

@@ -25,7 +25,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Leaf(NamedTuple):
-    """An array or value in an argument, as texts: shape, dtype, value; empty if it has none."""
+    """An array or value in an argument, as texts: shape, dtype, value (empty if not applicable)."""
 
     shape: str
     dtype: str
@@ -46,7 +46,7 @@ _Signature = Dict[str, List[_Leaf]]
 
 
 class Recompilations:
-    """The compiled functions that are compiled again; ``facts["recompiled"]`` describes them.
+    """The functions that are compiled again; ``facts["recompiled"]`` describes the functions.
 
     Args:
         facts: facts for run.json.
@@ -75,7 +75,7 @@ class Recompilations:
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Record a recompilation if this call compiled the function, and an earlier call had, too.
+        """Record a recompilation if this call and an earlier call compiled the function.
 
         ``before``: how often the function had been compiled before the call. ``title`` names the
         function and where it is defined, so it stays the same if the script creates the function
@@ -191,7 +191,7 @@ _FORMS = tuple(
 def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
     """Return an entry of run.json's ``recompiled`` per function that was compiled again.
 
-    Return None if no function was, or if this PyTorch stores no reasons.
+    Return None if no function was compiled again, or if this PyTorch stores no reasons.
     """
     entries = []
     with contextlib.suppress(Exception):  # another version of PyTorch

@@ -441,7 +441,7 @@ class Session:
             json.dump(result, file)
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file; return its name, or None if there are none."""
+        """Write the inputs of ops to a file; return its name, or None without any inputs."""
         try:
             inputs = self.op_inputs(steps, passes.later)
             path = shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))

@@ -50,7 +50,7 @@ class ModuleSizes:
         self._thread: int | None = None
 
     def step_begins(self, profiling: bool) -> None:
-        """Install the wrappers before a step that will be profiled, else remove them."""
+        """Install the wrappers if the next step is profiled, else remove the wrappers."""
         if not profiling:
             self.close()
             return

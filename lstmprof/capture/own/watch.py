@@ -242,7 +242,7 @@ class Watch:
         self._file.close()
 
     def _begin(self) -> None:
-        """Open the log; if SIGUSR1 is free, handle it and register for ``lstmprof attach``."""
+        """Open the log; if SIGUSR1 is free, handle the signal, and register for ``attach``."""
         if os.path.dirname(self.log):
             os.makedirs(os.path.dirname(self.log), exist_ok=True)
         self._file = open(self.log, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
@@ -277,7 +277,8 @@ class Watch:
     def _look(self, now_ns: int) -> None:
         """At the end of a window, write its row, and start a profile if steps are slow.
 
-        Do both at once if a profile is requested, unless a profile is under way.
+        If a profile is requested, do not wait for the end of the window, unless a profile is under
+        way.
         """
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
@@ -321,7 +322,7 @@ class Watch:
     def _start(self, occasion: str, why: Optional[str] = None) -> None:
         """Begin a profile. ``occasion`` is ``typical``, ``slower`` or ``asked``.
 
-        ``why`` is the line that explains it to the user; None for the profile of typical steps.
+        ``why`` is the line that explains the profile to the user; None for typical steps.
         """
         self._occasion = occasion
         if why is not None:
@@ -377,7 +378,7 @@ class Watch:
         self._write_profile(run=path, why=why, verdict=verdict)
 
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
-        """Report why a profile has no run.
+        """Report why no run was written for a profile.
 
         Without a run of typical steps, later profiles are diagnosed without a comparison.
         """

@@ -179,7 +179,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
 
 
 def _watch_train_on_batch(steps: Steps, module: Any) -> None:
-    """Watch Keras's ``train_on_batch``; several models may train alternately."""
+    """Wrap Keras's ``train_on_batch``, which ends a step; several models may train in turn."""
     train = module.Model.train_on_batch
 
     @functools.wraps(train)
@@ -211,7 +211,7 @@ def _watch_keras_optimizers(
 
 
 def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
-    """Watch TensorFlow 1's Session: a run that fetches an update of parameters ends a step."""
+    """Wrap TensorFlow 1's Session: a run that fetches an update of parameters ends a step."""
     run = module.BaseSession.run
     trained_by: Dict[Any, Optional[str]] = {}
 
@@ -270,7 +270,7 @@ def _trains(node: Any) -> bool:
 
 
 def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
-    """Watch Keras's ``fit``, to record the padding of masked sequences and the batch size."""
+    """Wrap Keras's ``fit``, to record the padding of masked sequences, and the batch size."""
     fit = module.Model.fit
 
     @functools.wraps(fit)
@@ -300,7 +300,7 @@ class _Backward:
     """The backward passes of a PyTorch script that updates its parameters without an optimizer.
 
     The gradients are reset before the first pass of a step; the step's other passes add to the
-    gradients. The first passes are only observed, until the number of passes per step is known.
+    gradients. Until the number of passes per step is known, passes are observed, but end no step.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -311,7 +311,7 @@ class _Backward:
         self._per_step = 0  # 0: unknown so far
 
     def watch(self, autograd: Any) -> None:
-        """Watch ``backward`` of ``autograd``, which is torch.autograd."""
+        """Wrap ``backward`` of ``autograd``, the module torch.autograd."""
         backward = autograd.backward
 
         @functools.wraps(backward)

@@ -158,7 +158,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make each call of the function ``name`` of ``module`` a step; return 0 if there is none."""
+    """Make each call of ``module``'s function ``name`` a step; return 0 if it is missing."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

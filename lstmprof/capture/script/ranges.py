@@ -42,13 +42,13 @@ class TorchRanges:
         self._calls: Counter[int] = Counter()
         self._calls_before: Counter[int] = Counter()  # module -> number of calls in earlier steps
         self._thread: Optional[int] = None
-        # torch.compile traces the hooks, too; they must do nothing while it compiles
+        # torch.compile traces the hooks, too, so the hooks do nothing while torch.compile compiles
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", lambda: False)
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
-        """Add hooks before a step that will be profiled (``profiling``), else remove them."""
+        """Add the hooks if the next step is profiled (``profiling``), else remove the hooks."""
         self.close(None)
         if profiling:
             self.steps += 1
@@ -69,7 +69,7 @@ class TorchRanges:
             self._open.append((token, entered))
 
     def close(self, token: Any) -> None:
-        """End the range of ``token`` and all open ranges inside it; without ``token``, end all."""
+        """End the range of ``token`` and all ranges in it; if ``token`` is None, end all ranges."""
         if threading.get_ident() != self._thread:
             return
         tokens = [opened for opened, _ in self._open]

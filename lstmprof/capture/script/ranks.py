@@ -155,7 +155,7 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Return a launcher's training command, changed so that it is measured.
+        """Return a launcher's training command, changed so that its process is measured.
 
         Return None if the command ``args`` does not start a training process.
         """
@@ -176,7 +176,7 @@ class Job:
         return [*python, main, _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Return the command of a multiprocessing process, changed so that it is measured."""
+        """Return the command of a multiprocessing process, changed to measure the process."""
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"

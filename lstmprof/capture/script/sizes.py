@@ -22,7 +22,7 @@ _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 
 
 class GraphSizes:
-    """The inputs of the nodes of the ``tf.function`` that is the step, or of a session's graph."""
+    """The inputs of the nodes in the step's ``tf.function``, or in the graph of a session."""
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -31,7 +31,7 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the ops' inputs, without inputs that differ between graphs of the function.
+        """Return the ops' inputs, except inputs that differ between the function's graphs.
 
         If TensorFlow traces a function several times, the function has several graphs.
         """

@@ -16,8 +16,9 @@ from typing import Any, Callable, Dict, List, Optional, Union
 #: All candidates are known after this many calls of the first optimizer. In arXiv:1701.07875, a
 #: critic steps five times as often as its generator, so both appear within six calls of the critic.
 OBSERVED = 6
-#: The same number for compiled functions and Keras models. It is small, because it delays every
-#: script: only in PyTorch does lstmprof see that there is a single candidate.
+#: ``OBSERVED`` for compiled functions and Keras models. The number is small, because observing
+#: delays the measurement of every script: only in PyTorch does lstmprof see that there is a single
+#: candidate.
 OBSERVED_ELSEWHERE = 2
 #: Hook that saw a step -> how reliable the hook is. A more reliable hook replaces a less reliable
 #: one. Updates of parameters are better than gradients, which may be accumulated. Keras is better
@@ -38,9 +39,9 @@ Key = Union[int, str]
 class Steps:
     """Turns the calls that finders report into steps of a session.
 
-    ``begin(source)`` creates and returns the session at the first step, or returns None if it
-    cannot. ``note`` is called with each line for the user, ``measured`` after the last measured
-    step, and ``failed`` with an error of lstmprof.
+    ``begin(source)`` creates and returns the session at the first step; it returns None if no
+    session can begin. ``note`` is called with each line for the user, ``measured`` after the last
+    measured step, and ``failed`` with an error of lstmprof.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Steps:
     def counts(self, source: str) -> bool:
         """Return whether a step that the hook ``source`` saw may be measured now.
 
-        It may not in another process or thread, or after a more reliable hook has seen a step.
+        A step of another process or thread, or of a less reliable hook, may not be measured.
         """
         if self.over or not self.here:
             return False
@@ -136,7 +137,7 @@ class Steps:
         return SOURCES[source] > SOURCES[self.source]
 
     def _take(self, source: str) -> bool:
-        """Return whether steps of ``source`` count; if so, make it the current source."""
+        """Return whether steps of ``source`` count; if so, make ``source`` the current source."""
         if not self.counts(source):
             return False
         if source != self.source:
@@ -189,7 +190,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the one with the fewest ``calls``.
+    """Return the candidate that ends a step: the candidate with the fewest ``calls``.
 
     ``calls`` are the observed calls in order. The last step may be incomplete, so counts that
     differ by one count as equal. Among equal candidates, the candidate whose first call came last

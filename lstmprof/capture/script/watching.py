@@ -274,7 +274,7 @@ class _Ranged:
         return bool(self._session.measured)
 
     def step_begin(self) -> None:
-        """Begin a step, with hooks if it is profiled."""
+        """Begin a step, with hooks if the step is profiled."""
         self._session.step_begin()
         if self._ranges is not None:
             self._ranges.set(self._session.profiling)
@@ -289,7 +289,7 @@ class _Ranged:
 
 
 def _file_and_line(error: Exception) -> str:
-    """Return the file and line of lstmprof in which ``error`` was raised, if any."""
+    """Return the file and line of lstmprof in which ``error`` was raised, as text, or ""."""
     trace = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]
     if not own:

@@ -262,7 +262,7 @@ def _sampled(
 
 
 def _script_facts(trainer: Any, request: CaptureRequest) -> Dict[str, Any]:
-    """Return where the steps of the user's file spend time; without a file, nothing."""
+    """Return where the steps of the user's file spend time; {} without such a file."""
     if request.file is None:
         return {}
     sampler, began_ns = LineSampler(), time.perf_counter_ns()

@@ -106,9 +106,9 @@ def _error(value: Any, right: Any) -> float:
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
     """Return one array per parameter: for each element, the number of the shared element in it.
 
-    The number is 0 if the element is no shared weight, and negative if it is a shared weight with
-    the opposite sign. The arrays are in the order of the parameters, because Keras may name
-    parameters differently in every network.
+    The number is 0 if the element is no shared weight. It is negative if the element is a shared
+    weight with the opposite sign. The arrays are in the order of the parameters, because Keras may
+    name parameters differently in every network.
 
     Raises:
         CaptureError: an element is neither a shared weight nor constant.

@@ -50,11 +50,12 @@ _LEAST_SAMPLES = 20
 #: A line with a smaller share of the steps' time than this is not reported.
 _LEAST_SHARE = 0.05
 #: The time from a step's last sample to the step's end is added to the first sample of the next
-#: step, except if the thread was active in it for more than two pauses (in nanoseconds): then a
-#: call kept the GIL.
+#: step, except if the thread was active for longer than this, two pauses in nanoseconds, during
+#: this time: then a call kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
 #: A line without a call counts as waiting if the thread was blocked for at least this share of the
-#: line's time. On a busy machine the thread waits for a CPU in much of the rest. Chosen by hand.
+#: line's time. On a busy machine, the thread waits for a CPU in much of the other time. Chosen
+#: by hand.
 _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
@@ -224,7 +225,7 @@ class LineSampler:
         return {"script_lines": self.lines(), "script_tree": self._tree()}
 
     def _tree(self) -> Optional[Dict[str, Any]]:
-        """Return the function that visits trees, the longest if there are several, or None."""
+        """Return the function that visits trees, the slowest of several, as a dict, or None."""
         code = max(self._trees, key=self._within.__getitem__, default=None)
         if code is None:
             return None

@@ -93,13 +93,13 @@ def gru_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, A
 
 
 def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Compute a step of a plain RNN, like ``lstm``; c is returned unchanged."""
+    """Compute an RNN step, with the arguments and results of ``lstm``; c stays unchanged."""
     h = np.tanh(x + u)
     return h, c, (h,)
 
 
 def rnn_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Compute the gradients of a plain RNN step, like ``lstm_back``."""
+    """Compute the gradients of an RNN step, with the arguments and results of ``lstm_back``."""
     d_raw = d_h * (1 - saved[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 
@@ -185,7 +185,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """Return pairs of slices, of the time steps and of the batch, computed one by one."""
+    """Return pairs (slice of the time steps, slice of the batch); each is computed by itself."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()
@@ -283,7 +283,8 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
     """Return −log p(target), and the probability of each class at each time: (time, classes).
 
-    These are probabilities given the target. ``scores`` are the log probabilities of one sequence.
+    The probabilities are conditional on the target. ``scores`` are the log probabilities of one
+    sequence.
     """
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target

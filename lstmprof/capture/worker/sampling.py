@@ -39,7 +39,7 @@ PATIENCE_S = 120.0
 #: File in which oneDNN writes the names of its generated code, which has no symbols. Each line is
 #: ``start length name``, with hexadecimal numbers (perf's format).
 JIT_MAP = "/tmp/perf-{}.map"
-NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # 2 means this file (oneDNN's documentation)
+NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # 2: write ``JIT_MAP`` (oneDNN's documentation)
 
 STACKS = "samples.txt"
 _ADDRESS = re.compile(r"\b0x([0-9a-f]+) \((?:\?|[^();]*perf-\d+\.map)\)")

@@ -85,14 +85,14 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How many ``iterations`` to run: fewer if they take ``most_ns``, but at least ``least``."""
+    """How many ``iterations`` to run: fewer if ``most_ns`` is over, but at least ``least``."""
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Return the quotas before and after a profile; if the sum is odd, the first is larger."""
+        """Return the quotas before and after a profile; of an odd number, the first gets more."""
         half_ns = None if self.most_ns is None else self.most_ns // 2
         return (
             Quota(-(-self.iterations // 2), half_ns, -(-self.least // 2)),
@@ -112,7 +112,7 @@ def timed(
 ) -> List[Iteration]:
     """Run ``warmup + iterations`` steps; return one row for each, in order.
 
-    No further step begins after ``most_ns`` nanoseconds, but at least ``least`` are timed.
+    No further step begins after ``most_ns`` nanoseconds, but at least ``least`` steps are timed.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -196,7 +196,7 @@ def joined(rows: List[Iteration], later: List[Iteration]) -> List[Iteration]:
 
 
 def after_profile(rows: List[Iteration]) -> List[Iteration]:
-    """Return ``rows`` marked as measured after the profile."""
+    """Return ``rows`` with ``after_profile`` set to True."""
     return [row._replace(after_profile=True) for row in rows]
 
 
@@ -238,7 +238,7 @@ def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
 
 
 def turn_of(request: CaptureRequest, report: Callable[[str], None]) -> Optional[Turn]:
-    """Return a function that waits for this worker's next turn; None if it takes no turns."""
+    """Return a function that waits for the worker's next turn; None if workers take no turns."""
     if not request.turn_with:
         return None
 

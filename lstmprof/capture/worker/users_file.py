@@ -122,7 +122,7 @@ class UsersFile:
     def _advice(self, workload: Workload, shape: Optional[Any]) -> str:
         """Return the next step after a wrong shape.
 
-        It is to change ``TIME_MAJOR`` if time and batch of the outputs seem to be exchanged.
+        The step is to change ``TIME_MAJOR`` if time and batch of the outputs seem to be exchanged.
         """
         place = workload.time_steps, workload.batch
         begins = () if shape is None else tuple(shape)[:2]

@@ -354,7 +354,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding that calls are slower, unless a reason in ``EXPLAINS`` explains it."""
+    """Return the finding about slower calls, unless a reason in ``EXPLAINS`` explains it."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS

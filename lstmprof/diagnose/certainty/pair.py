@@ -21,7 +21,7 @@ from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
 
-#: Steps that differ by a smaller share count as equal.
+#: Two steps count as equally long if their lengths differ by a smaller share than this.
 EQUAL_SHARE = 0.02
 #: Two steps do the same work if their calls differ by at most this share of all calls. Chosen by
 #: hand: 15 pairs of captures of each of four programs, on quiet and loaded machines, did not differ

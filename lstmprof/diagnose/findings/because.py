@@ -200,7 +200,7 @@ def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
 
 
 def lasting(spread: Spread) -> str:
-    """Return the mean, ``5.1 µs``; if uneven, ``1 ns (median; the longest takes 4.1 ms)``."""
+    """Return durations as text: ``5.1 µs`` (the mean), or ``1 ns (median; the longest …)``."""
     if not spread.uneven:
         return quantity(spread.mean_ns, "ns")
     longest = quantity(spread.longest_ns, "ns")

@@ -71,7 +71,7 @@ EXPLAINS = (
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """Return the first reason of ``_REASONS`` that holds; its text adds settings that differ."""
+    """Return the first reason of ``_REASONS`` that holds, with the settings that differ."""
     reasons = (check(fast, slow) for check in _REASONS)
     first = next((reason for reason in reasons if reason is not None), None)
     others = [

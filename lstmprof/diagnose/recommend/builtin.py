@@ -61,7 +61,8 @@ TABLES = ("ledger", "collectives")
 #: The folder in lstmprof's cache for the captures of layer ops.
 BUILTIN = "builtin"
 ITERATIONS = 30
-#: Seconds after which a round times no further iteration. A layer op is fast enough for this.
+#: Seconds after which a round times no further iteration. A layer op is so fast that a round has
+#: enough iterations by then.
 TIMING_S = 5.0
 
 State = Literal["faster", "slower", "same", "unknown"]
@@ -74,7 +75,8 @@ class Against:
 
     ``builtin`` is the name of the layer op's run. ``state`` says whether the layer op is faster or
     slower than the run. ``factor`` is the run's time divided by the layer op's time, or None if
-    unknown. ``diagnosis`` compares the steps; it is None if layers are compared, or nothing.
+    unknown. ``diagnosis`` compares the steps; it is None if layers are compared, or if
+    nothing is compared.
     """
 
     run: str

@@ -1,9 +1,9 @@
 """Python code that builds an implementation's network, for users to paste into their program.
 
 The code needs no lstmprof, with two exceptions: implementations without a template (cuDNN without a
-framework, and those that run in a separate environment), and networks that a template does not
-cover, such as networks with an embedding. For these, the code imports lstmprof's own files. The
-tests run each template.
+framework, and implementations that run in a separate environment), and networks that a template
+does not cover, such as networks with an embedding. In both cases, the code imports lstmprof's own
+files. The tests run each template.
 """
 
 from __future__ import annotations

@@ -171,7 +171,8 @@ def request_of(
         progress: called with a line if the run was on a GPU and this machine has none.
 
     Raises:
-        UsageError: neither ``shape`` nor a size is given, or both are; or the device is unknown.
+        UsageError: neither ``shape`` nor a size is given, or both are given. Or the device is
+            unknown.
     """
     sizes = {name: value for name, value in sizes.items() if value is not None}
     wished: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}

@@ -82,7 +82,7 @@ def _seconds(request: CaptureRequest, timed_s: float) -> float:
 def candidates(
     chosen: Mapping[str, ImplementationFile | None], common: CaptureRequest, out: Path
 ) -> Candidates:
-    """Return the implementations in ``chosen`` that can run here, and those that cannot.
+    """Return which implementations in ``chosen`` can run here, and which cannot.
 
     ``common`` has the network and its conditions.
 
@@ -149,7 +149,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round until time is over; return (results, the rest)."""
+    """Time each candidate in one round; return (results, candidates that were not timed)."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():

@@ -188,7 +188,7 @@ class Advice:
 
     @property
     def gain(self) -> str:
-        """Return how much the fix saves and whether that was measured; empty if unknown."""
+        """Return a text: how much the fix saves, measured or computed; empty if unknown."""
         if self.gain_ns is not None:
             run = in_prose(self.measured_with or "")
             return f"saves {milliseconds(self.gain_ns)} ms, measured with {run}"

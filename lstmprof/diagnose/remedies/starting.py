@@ -504,7 +504,7 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the ns per step of calling ``called`` (programs or ops), with Python before each."""
+    """Return the ns per step of calling ``called`` (programs or ops), and of Python before."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 

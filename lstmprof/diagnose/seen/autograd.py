@@ -25,7 +25,7 @@ _NODE = re.compile(re.escape(_WRAPPER))
 #: The node around a module with a registered backward hook; the hook runs after the node.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
 #: The node that sums a parameter's gradient (torch/csrc/autograd/functions/accumulate_grad.h).
-#: Hooks run after the ops that it calls.
+#: Hooks run after the ops that this node calls.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
 #: Ops that computing gradients never calls; users write these ops in a forward pass.

@@ -2,7 +2,7 @@
 
 Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
 returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
-and functions with such names. Everything inside a compiler's event is compiling: Python, ops, an
+and functions whose names say so. Everything inside a compiler's event is compiling: Python, ops, an
 autotuner's kernels. The capture of a stream into a graph is compiling, too. A loop of the host
 reads values one by one if only ops that pick values out of a tensor run between two reads.
 """
@@ -64,7 +64,7 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The intervals of a lane (device or host); ``row`` has the event that explains each.
+    """The intervals of a lane (device or host); ``row`` has the event that explains an interval.
 
     ``idle`` is a mask of the intervals in which the device idles. ``transfers`` is a mask of the
     intervals in which the device copies.

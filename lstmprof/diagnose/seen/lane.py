@@ -36,7 +36,7 @@ class Fact:
 
 
 def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
-    """Return a mask of the events in a rank's steps; without step markers, of all its events."""
+    """Return a mask of a rank's events in its steps; without step markers, of all its events."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.rows_of_rank(windows[0].rank)] = True
     steps = [window.step for window in windows if window.step is not None]

@@ -326,8 +326,8 @@ def paths(lane: Lane) -> dict[str, float]:
 def looping_ns(lane: Lane) -> int:
     """Return the ns per step that loops of TensorFlow's recurrent layers need besides their cells.
 
-    This is the dispatch from the start of a loop's first op to the end of its last op in a step,
-    and the time of its ops that store time steps in lists or add up gradients.
+    The result is the dispatch from the start of a loop's first op to the end of its last op in a
+    step, and the time of the loop's ops that store time steps in lists or add up gradients.
     """
     loops = [match and match[1] for match in map(_LAYERS_LOOP.match, lane.texts)]
     kinds = {loop: number for number, loop in enumerate(loops) if loop}

@@ -33,7 +33,7 @@ _COPIES, _VALUE_BYTES = re.compile(r"aten::(?:copy_|_to_copy|to)"), 16
 
 @dataclass(frozen=True)
 class Gaps:
-    """The gaps before a device's kernels: the idle time before each, 0 if other work still ran.
+    """The gaps (idle times) before a device's kernels; a gap is 0 if other work still ran.
 
     ``kernels`` is the number of kernels per step, ``kernel_ns`` their median duration, ``gap_ns``
     the median gap. ``all_ns`` is the sum of all gaps per step, and ``usual_ns`` the sum of gaps
@@ -122,7 +122,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Return a mask of the one synchronisation with which PyTorch's profiler stops, if any.
+    """Return a mask that selects only the synchronisation with which PyTorch's profiler stops.
 
     It is the last runtime call of the rank. It begins after the end of every op and other call. It
     is not inside a function with which the user synchronises.

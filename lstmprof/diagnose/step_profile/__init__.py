@@ -357,7 +357,7 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
-    """Return the one ``Lack`` that clocks differ, if many activities begin before their launch."""
+    """Return a ``Lack``: clocks differ, as many activities begin before their launch; else ()."""
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]

@@ -187,7 +187,7 @@ def _are(rows: Flags, row: Ints) -> Flags:
 
 
 def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return for each short interval of Python on a host the op that begins at its end.
+    """Return for each short interval of Python on a host the op that begins when it ends.
 
     The value is ``NONE`` for all other intervals.
     """

@@ -1,7 +1,7 @@
 """Find the range, op or kernel of a late rank while the other ranks waited in a collective.
 
-The wait lasts from the first arrival until the late rank arrives. On the late rank's clock, it
-begins at the late rank's arrival minus the longest wait of another rank.
+The wait lasts from the first arrival until the late rank arrives. On the late rank's clock, the
+wait begins at the late rank's arrival minus the longest wait of another rank.
 """
 
 from __future__ import annotations

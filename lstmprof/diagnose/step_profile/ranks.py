@@ -292,7 +292,7 @@ def _unequal_numbers(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankD
 
 
 def _with_late_rank(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Return ``facts``, completed: the waits of all ranks, and the late rank or why none is late.
+    """Return ``facts`` with the waits of all ranks, and the late rank or why no rank is late.
 
     ``rows`` are the rows of the collectives that all ranks have in common. Waits below
     ``matters_ns`` per step are ignored.
@@ -346,7 +346,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return for each step the (rank, device) that all others wait for; None if none is late."""
+    """Return for each step the (rank, device) that all others wait for, or None."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]

@@ -159,7 +159,8 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
     """Return a number for each of ``rows``; kernels of one matmul have the same number.
 
     The number combines the innermost op that computes the matmul, convolution or attention with the
-    pass (dgrad, wgrad or none). It is ``NONE`` for other work, and for kernels without such an op.
+    pass (dgrad, wgrad or none). The number is ``NONE`` for other work, and for kernels without such
+    an op.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
@@ -244,7 +245,7 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
 
 
 def is_kernel_call(name: str) -> bool:
-    """Return whether a call that enqueued work launches a kernel: it is no copy or memset."""
+    """Return whether a call that enqueued work launches a kernel, not a copy or memset."""
     return _COPY_CALL.search(name) is None
 
 

@@ -304,7 +304,7 @@ def verdict_of(
     """Return the verdict on ``slow``.
 
     The fix for the cause comes first, then fixes with large gains, unknown gains and small gains.
-    Among fixes with large gains, those that save half of the bottleneck come first.
+    Among fixes with large gains, fixes that save half of the bottleneck come first.
     """
     given = tuple(advice)
     whole_ns = sum(f.delta_ns for f in findings)

@@ -52,7 +52,7 @@ _BRACKET = re.compile(r"[^()…]?\(|\)|…")
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
-#: The baseline's number behind a count; short texts leave it out.
+#: The baseline's number behind a count; short texts leave this number out.
 _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
@@ -92,8 +92,8 @@ class Line:
     """One labelled text of a verdict, which may be wrapped to at most ``most`` printed lines.
 
     If ``text`` is too long, its end is cut; the text ``end``, which follows it, always stays. If a
-    verdict has too many lines, lines with a high ``rank`` are left out. With ``items``, the text is
-    a list with commas after a heading with a colon, and no line is broken within an item.
+    verdict has too many lines, lines with a high ``rank`` are left out. If ``items`` is True, the
+    text is a list with commas after a heading with a colon, and no line is broken within an item.
     """
 
     rank: int

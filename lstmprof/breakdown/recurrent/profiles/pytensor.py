@@ -106,10 +106,10 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls show cells, alone or with the matmul of x before it.
+    """Yield ``scan`` as a loop if its matmuls show cells, alone or with a matmul of x before.
 
-    ``products`` are the matmuls in the Scan, ``before`` those before it. ``names`` has a code for
-    the name of each event in the Scan.
+    ``products`` are the matmuls in the Scan, ``before`` the matmuls before the Scan. ``names`` has
+    a code for the name of each event in the Scan.
     """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)

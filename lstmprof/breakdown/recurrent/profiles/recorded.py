@@ -39,11 +39,11 @@ class Inputs:
         self._dtypes = events.texts("dtypes")
 
     def shapes(self, row: int) -> list[Any]:
-        """Return per input a shape, a list of shapes, or None; empty if nothing is recorded."""
+        """Return per input a shape, a list of shapes, or None; [] if the op has no record."""
         return [_shape(entry) for entry in _listed(*self._shapes, row)]
 
     def dtypes(self, row: int) -> list[str]:
-        """Return the element type of each input; empty if nothing is recorded."""
+        """Return the element type of each input; [] if the op has no record."""
         return [str(entry) for entry in _listed(*self._dtypes, row)]
 
 

@@ -41,7 +41,7 @@ def compiled_regions(events: EventTable) -> Ints:
 def gated_units(
     operands: Sequence[tuple[Shape | None, Shape | None]], dtype: str | None
 ) -> tuple[Network, ...]:
-    """Return the cells that the (data, weight) shapes of a time step's matmuls show, if any."""
+    """Return the cells that the (data, weight) shapes of a time step's matmuls show, or ()."""
     data = [shape for shape, _ in operands if shape and len(shape) == 2]
     weights = [shape for _, shape in operands if shape and len(shape) == 2]
     batches = {shape[0] for shape in data}
@@ -58,7 +58,7 @@ def name_of(region: str, products: int) -> str:
 
 
 def ran_once(regions: Sequence[str]) -> bool:
-    """Return whether these regions, in order, certainly belong to one run of one loop."""
+    """Return whether ``regions``, in order, certainly belong to one run of one loop."""
     graphs = [name for n, name in enumerate(regions) if n == 0 or name != regions[n - 1]]
     return len(graphs) <= 2 and all(_NUMBERS.search(name) for name in graphs)
 

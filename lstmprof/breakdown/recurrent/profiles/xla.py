@@ -301,7 +301,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell that these matmuls and tanhs show; no cell if none fits.
+    """Return the cell that these matmuls and tanhs show; its kind is None if no kind fits.
 
     Either operand of a matmul may be the weight.
     """

@@ -43,7 +43,7 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``loss_of``; for a user's file, it also raises an error for a wrong shape."""
+        """Return ``loss_of``; for a user's file, wrapped to refuse outputs of a wrong shape."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
@@ -134,7 +134,7 @@ def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
     """Return the arrays that the loss needs besides the outputs, in the outputs' layout.
 
-    ``mean`` needs none, CTC needs targets and lengths, and other losses need the targets.
+    ``mean`` needs no array, CTC needs targets and lengths, and other losses need the targets.
     """
     if workload.loss == "mean":
         return ()

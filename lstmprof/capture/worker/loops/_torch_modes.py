@@ -26,7 +26,7 @@ def set_tf32(precision: str) -> None:
 
     PyTorch 2.9 has a second set of switches, in which a specific switch overrides a general one.
     torch and its compiler raise an error when they read a switch whose values in the two sets
-    differ, so this function sets both.
+    differ, so this function sets the switches of both sets.
 
     Raises:
         CaptureError: this torch has no TF32.

@@ -280,7 +280,7 @@ def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 
 
 def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
-    """Return a function that computes ``into`` = a − b; all are addresses of packed tensors."""
+    """Return a function that writes a − b to ``into``; all three are packed tensors' addresses."""
     operation = network.cudnn.created("OpTensorDescriptor")
     network.cudnn.call(
         "cudnnSetOpTensorDescriptor",

@@ -192,7 +192,7 @@ def _shifted(sums: Any, places: int) -> Any:
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the targets like ``loops.targets_of``, with 32 bits."""
+    """Return the targets of ``loops.targets_of``, converted to 32-bit types."""
     dtype = np.float32 if workload.loss == "mse" else np.int32
     return tuple(t.astype(dtype) for t in loops.targets_of(workload, batch, time_major))
 

@@ -264,7 +264,8 @@ def loss_of(
 ) -> Any:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``library`` is mx.nd or mx.sym; ``arrays`` belong to it and have the names of ``given``.
+    ``library`` is mx.nd or mx.sym; ``arrays`` are of this library, by the names that ``given``
+    returns.
     """
     if workload.loss == "mean":
         return library.mean(outputs)

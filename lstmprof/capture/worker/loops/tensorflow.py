@@ -112,7 +112,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs as in the base class; if XLA compiles the step, one that always fits."""
+        """Return pairs as in the base class; if XLA compiles the step, a pair that always fits."""
         return [("", XLA)] if self.xla else super().needles()
 
 
@@ -304,7 +304,7 @@ class File(UsersFile):
     def parameters(self, network: Any) -> Arrays:
         """Return "number name" -> TensorFlow variable.
 
-        For a Keras variable, this is the TensorFlow variable that it wraps.
+        For a Keras variable, this is the TensorFlow variable that the Keras variable wraps.
         """
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value

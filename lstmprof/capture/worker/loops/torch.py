@@ -104,7 +104,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return self._computed(ranges, inputs, targets)
 
     def _on_device(self) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and targets on the device; if a graph was captured, in its buffers."""
+        """Return inputs and targets on the device; if a graph exists, in the graph's buffers."""
         inputs, targets = torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
         if self.graphed is None:
             return inputs.to(self.device), targets.to(self.device)
@@ -210,7 +210,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
 def optimizer_of(
     workload: Workload, module: torch.nn.Module, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """Return the workload's optimizer; if ``capturable``, its step count is on the device."""
+    """Return the workload's optimizer; ``capturable``: its step count is on the device."""
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
     options = {"capturable": True} if capturable else {}

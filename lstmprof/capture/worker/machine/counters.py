@@ -81,7 +81,7 @@ class CpuCounters:
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return the counts for run.json; ``reason`` says why others are missing."""
+        """Return the counts for run.json; ``reason`` says why a counter is missing."""
         facts: Dict[str, Any] = dict(self.counted)
         return facts if self.reason is None else dict(facts, reason=self.reason)
 

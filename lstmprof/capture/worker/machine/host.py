@@ -69,7 +69,7 @@ def flush_denormals() -> None:
     """Make this thread, and threads that it starts later, treat denormals as zero (x86_64, glibc).
 
     On other systems only a switch of the framework can do this; ``denormals_flushed`` shows whether
-    it did.
+    denormals are in fact treated as zero.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return

@@ -28,8 +28,8 @@ MOST_TIMES = 64
 BUDGET_NS = 300_000_000
 CPU_SIZES, GPU_SIZES = (512, 4096), (8192, 8192)
 SIZE_MULTIPLE = 128
-#: Size of the copied buffer in bytes. On a GPU it is larger than any L2 cache; on a CPU it is twice
-#: the last-level cache, within these bounds.
+#: Size of the copied buffer in bytes. On a GPU it is larger than any L2 cache. On a CPU it is twice
+#: the last-level cache, but between ``LEAST_CPU_BUFFER`` and ``LARGEST_CPU_BUFFER``.
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
@@ -155,7 +155,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """Return the fastest of ``runs``, by the time of the second call of each."""
+    """Return the fastest of ``runs``; each is called twice, and the second call is timed."""
     took_ns = []
     for run in runs:
         run(1)

@@ -77,7 +77,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _vanishes(bits: int, factor: float) -> bool:
-    """Multiply the float32 with these ``bits`` by ``factor``; return whether this thread gets 0."""
+    """Return whether the float32 with the bits ``bits``, times ``factor``, is 0 in this thread."""
     import numpy as np
 
     numbers = np.full(8, bits, np.int32).view(np.float32)
@@ -105,7 +105,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Return those of the environment ``variables`` that libraries of a step may read, by name."""
+    """Return the environment ``variables`` that libraries of a step may read, by name."""
     return {
         name: variables[name]
         for name in sorted(variables)
@@ -125,7 +125,7 @@ def allocator(files: Optional[List[str]]) -> Optional[str]:
 
 
 def chosen(text: Optional[str]) -> Optional[str]:
-    """Return the word in brackets, with which Linux marks the active choice, or None."""
+    """Return the word in brackets, which mark the active choice in Linux's files, or None."""
     word = re.search(r"\[(\w+)\]", text or "")
     return word.group(1) if word else None
 
@@ -157,7 +157,7 @@ def _upwards(root: str, path: str) -> List[str]:
 
 
 def _limit(place: str) -> List[float]:
-    """Return [number of CPUs] that a cgroup's folder (version 1 or 2) allows; [] if no limit."""
+    """Return [number of CPUs] that a cgroup's folder (version 1 or 2) allows; [] if unlimited."""
     words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

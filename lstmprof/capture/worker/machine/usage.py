@@ -29,7 +29,7 @@ except ImportError:  # no Unix
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: Largest number of threads in run.json; those with the most CPU time are recorded.
+#: Largest number of threads in run.json; the threads with the most CPU time are recorded.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
@@ -150,7 +150,7 @@ def _clock_of(thread: int) -> int:
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Return thread -> ns waited so far, for a process's folder; empty if it has ended."""
+    """Return thread -> ns waited so far, for a process's folder; {} if the process has ended."""
     try:
         names = os.listdir(folder)
     except OSError:

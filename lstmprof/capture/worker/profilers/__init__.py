@@ -75,7 +75,7 @@ class Profiler:
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return the times around the events of ``trivial``, or None if they are unknown."""
+        """Return the times around the events of ``trivial``; None if the times are unknown."""
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
@@ -110,7 +110,7 @@ def xplane_in(folder: str) -> Tuple[str, str]:
 
 
 def keras_version() -> Optional[str]:
-    """Return the version of the implementation's Keras; if it uses none, of the imported Keras.
+    """Return the version of the implementation's Keras, else of the imported Keras.
 
     Return None without Keras.
     """

@@ -165,7 +165,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the GPUs on which this process has a context; waiting for others creates one."""
+    """Return the GPUs with a context of this process; waiting for another GPU creates one."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]

@@ -86,7 +86,7 @@ class Trainer(loops.Trainer):
         self.ranges: List[NodeEvent] = []
 
     def engine(self, profiled: bool) -> Any:
-        """Return an engine for the graph, whose nodes are recorded if ``profiled``."""
+        """Return an engine for the graph; it records the nodes if ``profiled`` is True."""
         raise NotImplementedError
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
@@ -97,7 +97,7 @@ class Trainer(loops.Trainer):
         """Do what an engine needs before its first recorded run; by default, nothing."""
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """Run one forward pass; return the outputs with these names."""
+        """Run one forward pass; return the outputs called ``names``."""
         raise NotImplementedError
 
     def step(self, ranges: Ranges) -> Any:

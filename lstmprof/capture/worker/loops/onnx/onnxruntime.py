@@ -44,7 +44,7 @@ class Trainer(_onnx.Trainer):
         return onnxruntime.InferenceSession(self.model, options, providers=[PROVIDER])
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """Run one forward pass; return the outputs with these names."""
+        """Run one forward pass; return the outputs called ``names``."""
         outputs: List[Any] = engine.run(list(names), self.fed)
         return outputs
 

@@ -58,7 +58,7 @@ class Trainer(_onnx.Trainer):
         self.counters = NodeCounters()
 
     def engine(self, profiled: bool) -> Engine:
-        """Compile the graph; counters are on if ``profiled``."""
+        """Compile the graph; performance counters are on if ``profiled`` is True."""
         options = {
             "INFERENCE_PRECISION_HINT": self.hint,
             "INFERENCE_NUM_THREADS": thread_count(),

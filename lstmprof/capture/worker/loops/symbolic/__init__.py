@@ -66,7 +66,7 @@ class Library(NamedTuple):
         return -tensor.mean(scores[tensor.arange(targets.shape[0]), targets])
 
     def symbols(self, workload: Workload) -> Tuple[Any, Any, Any]:
-        """Return symbolic (inputs, targets, lengths) like ``workloads.Batch``."""
+        """Return symbols (inputs, targets, lengths) for the arrays of ``workloads.Batch``."""
         tokens = bool(workload.vocabulary)
         inputs = self.variable("inputs", "int64" if tokens else "float32", 2 if tokens else 3)
         dtype = "int64" if workload.loss == "ce" else "float32"
