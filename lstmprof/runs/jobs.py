@@ -171,7 +171,9 @@ def _workers(
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
     """Yield the workers (None: this process), and the parts of each task in ``todo``."""
     if scheduler is not None and todo:
-        with cluster(scheduler, progress) as pool, _probe_folder(out) as probe:
+        # The probe is a temporary folder in ``out``, which workers must see, or None for a URL.
+        place = nullcontext() if isinstance(out, str) else staging(out)
+        with cluster(scheduler, progress) as pool, place as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
             done = functools.partial(_done_there, _done_of(parts), __version__, probe)
             workers = _Workers(
@@ -218,11 +220,6 @@ def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) 
 
 def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
     return functools.partial(_unless_made, _done) if sum(map(len, parts)) > 1 else _done
-
-
-def _probe_folder(out: Path | str) -> AbstractContextManager[Path | None]:
-    """Yield a temporary folder in ``out``, which workers must see, or None for a URL."""
-    return nullcontext() if isinstance(out, str) else staging(out)
 
 
 def _useful_jobs(todo: Sequence[Task]) -> int:

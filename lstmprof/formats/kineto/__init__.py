@@ -106,7 +106,8 @@ def profile(
 ) -> Profile:
     """Return the profile of ``columns`` (one row or more), whose times are as in the file."""
     origin_ns = rows.first_ns(columns)
-    devices = _device_names(header)
+    # A name is empty if the driver gave none.
+    devices = {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
     distributed = as_object(header.get("distributedInfo"))
     rank = rows.natural(distributed.get("rank"))
     events = rows.moved(columns, origin_ns, rank)
@@ -175,11 +176,6 @@ def _left_out(left_out: LeftOut) -> list[str]:
         f"{n:,} events of unknown category '{one_line(c)[:40]}' are treated as ranges"
         for c, n in left_out.unknown.most_common(_MAX_LOGGED)
     ]
-
-
-def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
-    """Return device names by number; a name is empty if the driver gave none."""
-    return {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
 
 
 def _device_facts(header: Mapping[str, Any]) -> dict[int, DeviceFacts]:

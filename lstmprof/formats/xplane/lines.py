@@ -105,14 +105,11 @@ def counters_of_columns(
             names = _names(tables, content, owner[is_it], stats.only(is_it), len(hits))
         else:
             numbers[name] = np.full(len(hits), _NONE)
-            numbers[name][owner[is_it]] = _integers(stats.only(is_it))
+            its = stats.only(is_it)
+            numbers[name][owner[is_it]] = np.where(_is_whole(its), its.value, _NONE)
     frees = [number for number, name in tables.memory_events.items() if name == FREE]
     is_free = np.isin(events.metadata_id[hits], frees)
     return _counters(time_ns[hits], is_free, names, numbers)
-
-
-def _integers(stats: Stats) -> Ints:
-    return np.where(_is_whole(stats), stats.value, _NONE)
 
 
 def _names(
