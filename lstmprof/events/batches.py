@@ -157,7 +157,7 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
     narrow = np.int32 if len(packed) < 2**31 else np.int64
     parts: dict[tuple[int, ...], list[np.ndarray]] = {}
     for piece in packed.pieces():
-        works = kinds[packed.values("kind", piece)] & packed.has_value("device", piece)
+        works = kinds[packed.codes("kind", piece)] & packed.has_value("device", piece)
         rows = np.flatnonzero(works & (packed.values("dur_ns", piece) > 0))
         keys = [packed.ints(name, piece)[rows] for name in ("rank", "device")]
         group = Groups(*keys)

@@ -113,8 +113,8 @@ def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
     The arrays are kind, whether launch, rank, pid, tid, device; number of events; row and start of
     the first event; row and end of the last event. ``launching`` has a flag per code of ``name``.
     """
-    kind = events.values("kind", rows)
-    keys = [kind, launching[events.values("name", rows)] & (kind == runtime)]
+    kind = events.codes("kind", rows)
+    keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
     keys += [events.has_value(name, rows) for name in _SOURCE]
     keys += [events.values(name, rows) for name in _SOURCE]
     types = dense_numbers(keys)
@@ -186,7 +186,7 @@ def _steps(events: Packed) -> Ints:
     """Return the rows of the step markers on host threads."""
     step = [*events.texts("kind"), "step"].index("step")
     parts = [
-        rows.start + np.flatnonzero(events.values("kind", rows) == step) for rows in events.pieces()
+        rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
     ]
     rows = np.concatenate([_NO_ROWS, *parts])
     return np.asarray(rows[~events.has_value("device", rows)], dtype=np.int64)

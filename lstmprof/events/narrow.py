@@ -95,10 +95,11 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return a column of these rows in its packed type, −1 for null.
+        """Return an integer column of these rows in its packed type, −1 for null."""
+        return self._column(name).values[rows]
 
-        The values of a text column are indices into ``texts(name)``.
-        """
+    def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
+        """Return a text column of these rows as indices into ``texts(name)``, −1 for null."""
         return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
@@ -109,7 +110,7 @@ class Packed:
     def is_kind(self, *wanted: str) -> Flags:
         """Return for each event whether its kind is one of ``wanted``."""
         among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
-        return np.asarray(among[self.values("kind")], dtype=np.bool_)
+        return np.asarray(among[self.codes("kind")], dtype=np.bool_)
 
     def has_value(self, name: str, rows: slice | Ints = slice(None)) -> Flags:
         """Return for each of ``rows`` whether the column is not null."""

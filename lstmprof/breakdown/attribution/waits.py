@@ -170,7 +170,7 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
     """Yield ((rank, device), rows of its activities with a duration) for the rows ``piece``."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
-    chosen = np.array([*kinds, False])[packed.values("kind", piece)]
+    chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
     chosen &= (packed.values("dur_ns", piece) > 0) & packed.has_value("device", piece)
     rows = np.flatnonzero(chosen)
     rank, device = (packed.ints(name, piece)[rows] for name in ("rank", "device"))
@@ -213,7 +213,7 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
         start = packed.values("start_ns", piece).astype(np.int64)
         place = places_among(ends, start)
         explaining[piece] = begins[place] < start + packed.values("dur_ns", piece)
-        explaining[piece] |= always[packed.values("kind", piece)]
+        explaining[piece] |= always[packed.codes("kind", piece)]
     return explaining if explaining.mean() < MOST_EXPLAINING else None
 
 

@@ -156,7 +156,7 @@ def _work(events: Packed) -> _Work:
     ns, indices, keys = [own[:0]], [np.empty(0, np.int32)], [[np.empty(0, np.int64)] * 9]
     bucket_count = 0
     for piece in events.pieces():
-        role = roles[events.values("kind", piece)]
+        role = roles[events.codes("kind", piece)]
         of_work = role == _ACTIVITY
         if len(computing):
             computes = np.isin(events.ints("rank", piece), computing)
@@ -177,7 +177,7 @@ def _work(events: Packed) -> _Work:
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
     """Return each row's bucket, and per bucket: keys, number of rows, number of rows in steps."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
-    keys += [events.values(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
+    keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
     count = np.bincount(of)
     first = np.empty(len(count), dtype=np.int64)

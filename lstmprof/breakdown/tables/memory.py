@@ -136,7 +136,7 @@ def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
     rank = np.where(ranked, events.values("rank")[rows].astype(np.int64), UNKNOWN)
     order = np.argsort(rank, kind="stable")
     rows, rank = rows[order], rank[order]
-    step, phase = events.values("step")[rows].astype(np.int64), events.values("phase")[rows]
+    step, phase = events.values("step")[rows].astype(np.int64), events.codes("phase")[rows]
     start = events.values("start_ns")[rows].astype(np.int64)
     end = start + events.values("dur_ns")[rows]
     keys = np.stack([rank, step, phase.astype(np.int64)])
