@@ -45,7 +45,8 @@ class Profile:
     ``device_names`` and ``device_facts`` are device numbers. ``accelerators`` are the GPUs that the
     profile names, even if it has no event of a GPU; ``gpu_complaint`` is the profiler's log message
     if it failed to record GPUs. ``notes`` are sentences for the user, such as which events could
-    not be read, and why.
+    not be read, and why. ``process_groups`` are the groups of some but not all ranks of the job, if
+    the profile names the ranks of each.
     """
 
     format: str
@@ -58,3 +59,4 @@ class Profile:
     notes: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     counters: Counters = NO_COUNTERS
+    process_groups: frozenset[frozenset[int]] = frozenset()

@@ -6,15 +6,17 @@
     a folder, a tar archive ──────────▶ its files, in groups
     a URL (fsspec: s3, gs, http …) ───▶ as for the file or folder at the URL
 
-Files of one folder are probably ranks of one job if their names differ only in digits
+Files are probably ranks of one job if their names differ only in digits
 (``worker0.1694128201545.pt.trace.json``), or if TensorFlow's profiler wrote one file per host
-(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides after they have been read. In
-a folder, names decide which files are tried; only the content decides their format.
+(``plugins/profile/<session>/<host>.xplane.pb``). They are in one folder, or in folders of ranks
+(``node0/rank1``). ``ranks_of`` decides after they have been read. In a folder, names decide which
+files are tried; only the content decides their format.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +60,8 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
+#: In a folder of a rank, a file's name often contains the number of a process or host instead.
+_ONLY_RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
 #: The rank and the number of ranks in the JSON that torch.profiler writes before the events.
 _JOB = re.compile(
     rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
@@ -73,17 +77,28 @@ _RAW_COLUMNS = tuple(
 
 @dataclass(frozen=True)
 class Source:
-    """One raw profile: messages show ``label`` (a path or URL); ``folder`` contains the file."""
+    """One raw profile: messages show ``label`` (a path or URL); ``folder`` contains the file.
+
+    ``folder_numbers`` are the numbers in the names of the folders of ranks around the file:
+    ``(0, 1)`` for ``node0/rank1``.
+    """
 
     label: Path | str
     load: Callable[[], RawFile]
     stamp: str  # a text that differs after the file's content has changed
     folder: str = ""
+    folder_numbers: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
         """Return the name of the file."""
         return _last_part(self.label)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Return ``folder_numbers`` and the number of the rank in the file's name, if any."""
+        match = (_ONLY_RANK if self.folder_numbers else _RANK).search(self.name)
+        return (*self.folder_numbers, _number(match)) if match else self.folder_numbers
 
 
 @dataclass(frozen=True)
@@ -275,36 +290,74 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files of one folder whose names differ only in digits, or that are of one session."""
-    jobs: dict[tuple[str, str], list[Source]] = {}
-    for source in _without_viewer_copies(list(sources)):
+    """Group files whose names differ only in digits, or that are of one session.
+
+    The files of a group are in one folder, or their folders differ only in the numbers of ranks.
+    """
+    jobs: dict[tuple[tuple[str, ...], str], list[Source]] = {}
+    files = _without_viewer_copies(list(sources))
+    above = len(common_folder(files).parts)
+    for source in files:
         name = re.sub(r"\d+", "#", source.name)
         if _SESSION.search(source.folder):
             name = next((e for e in (_XPLANE, _VIEWER) if source.name.endswith(e)), name)
-        jobs.setdefault((source.folder, name), []).append(source)
+        parts = PurePosixPath(source.folder).parts
+        matches = [_RANK.fullmatch(part) for part in parts[above:]]
+        numbers = tuple(_number(match) for match in matches if match)
+        below = (
+            re.sub(r"\d+", "#", part) if match else part
+            for part, match in zip(parts[above:], matches, strict=True)
+        )
+        job = jobs.setdefault(((*parts[:above], *below), name), [])
+        job.append(replace(source, folder_numbers=numbers))
     return list(jobs.values())
 
 
-def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups of one folder that together are all ranks of a torch.profiler job.
+def common_folder(group: Sequence[Source]) -> PurePosixPath:
+    """Return the innermost folder that contains all files of ``group``."""
+    parts = [PurePosixPath(source.folder).parts for source in group]
+    alike = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))
+    return PurePosixPath(*(part for part, *_ in alike))
 
+
+def are_apart(group: Sequence[Source]) -> bool:
+    """Return whether the files of ``group`` are in several folders."""
+    return len({source.folder for source in group}) > 1
+
+
+def _number(match: re.Match[str]) -> int:
+    return int(match.group(1)[:_MOST_DIGITS])
+
+
+def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
+    """Join groups that together are all ranks of a torch.profiler job.
+
+    First join groups of one folder, then groups below one folder, the innermost folder first.
     ``heads`` has the beginning of each file by its label.
     """
-    parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
+    ranks_in: dict[int, list[int]] = {}  # by the place of the group
+    folder_of: dict[int, tuple[tuple[str, ...], int]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
         numbers = [(int(job[1]), int(job[2])) for job in jobs if job]
         sizes = {size for _, size in numbers}
         if len(numbers) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
-            members = parts.setdefault((group[0].folder, size), {})
-            members[place] = (group, [rank for rank, _ in numbers])
+            ranks_in[place] = [rank for rank, _ in numbers]
+            folder_of[place] = (common_folder(group).parts, size)
     joined = list(groups)
-    for (_, size), members in parts.items():
-        if sorted(rank for _, ranks in members.values() for rank in ranks) == list(range(size)):
-            first, *others = members
-            joined[first] = [source for group, _ in members.values() for source in group]
-            for place in others:
-                joined[place] = []
+    depths = [len(parts) for parts, _ in folder_of.values()]
+    for depth in range(max(depths, default=0), -1, -1):
+        below: dict[tuple[tuple[str, ...], int], list[int]] = {}
+        for place, (parts, size) in folder_of.items():
+            if len(parts) >= depth:
+                below.setdefault((parts[:depth], size), []).append(place)
+        for (_, size), places in below.items():
+            if sorted(rank for place in places for rank in ranks_in[place]) == list(range(size)):
+                joined[places[0]] = [source for place in places for source in groups[place]]
+                for place in places:
+                    del folder_of[place]
+                for place in places[1:]:
+                    joined[place] = []
     return [group for group in joined if group]
 
 
@@ -379,22 +432,70 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
     return ProfileError(url, f"cannot be reached ({reason})", next_step)
 
 
-def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | None:
+def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] | None:
     """Return each profile's rank, or None if the profiles are not ranks of one job.
 
-    A rank that a profile contains takes precedence over a number in the file's name. Hosts of
-    TensorFlow's profiler without a rank are numbered in the given order.
+    A rank that a profile contains takes precedence over numbers in the names of its file and
+    folders. Hosts of TensorFlow's profiler without a rank are numbered in the given order. Profiles
+    of one job agree on the number of ranks and on their process groups. If their files are in
+    several folders, some moment is in all of the profiles whose date is known.
     """
     if len({profile.format for profile in profiles}) > 1:
         return None
-    ranks = [profile.metadata.get("rank") for profile in profiles]
+    if len({p.metadata.get("world_size") for p in profiles} - {None}) > 1:
+        return None
+    ranks: Sequence[Any] = [profile.metadata.get("rank") for profile in profiles]
     if all(rank is None for rank in ranks):
-        matches = [_RANK.search(name) for name in names]
-        ranks = [int(match.group(1)[:_MOST_DIGITS]) if match else None for match in matches]
-    if all(rank is None for rank in ranks) and profiles[0].format in _ONE_FILE_PER_HOST:
-        return list(range(len(profiles)))
+        if any(source.numbers for source in group):
+            ranks = _ranks_in_names([source.numbers for source in group])
+        elif profiles[0].format in _ONE_FILE_PER_HOST:
+            ranks = range(len(profiles))
     whole = [rank for rank in ranks if isinstance(rank, int) and 0 <= rank <= _LAST_RANK]
-    return whole if len(set(whole)) == len(profiles) else None
+    if len(set(whole)) < len(profiles) or not _agree_on_groups(whole, profiles):
+        return None
+    return whole if not are_apart(group) or _overlap(profiles) else None
+
+
+def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
+    """Return a rank per file from the ``numbers`` in the names of its folders and of the file.
+
+    The innermost number is the rank. If it is not unique, the next one is the rank. If no number is
+    unique (``node1/rank0`` has the first rank of the second node), count the files in order.
+    Return nothing if names lack numbers.
+    """
+    if len({len(of_file) for of_file in numbers}) > 1:
+        return []
+    columns: list[tuple[int, ...]] = list(zip(*numbers, strict=True))
+    for column in reversed(columns):
+        if len(set(column)) == len(numbers):
+            return column
+    place = {of_file: number for number, of_file in enumerate(sorted(set(numbers)))}
+    return [place[of_file] for of_file in numbers]
+
+
+def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
+    """Return whether each process group is a group of all of its ranks that have a profile."""
+    groups_of = {r: p.process_groups for r, p in zip(ranks, profiles, strict=True)}
+    return all(
+        group in groups_of[member]
+        for groups in groups_of.values()
+        for group in groups
+        for member in group
+        if groups_of.get(member)
+    )
+
+
+def _overlap(profiles: Sequence[Profile]) -> bool:
+    """Return whether some moment is in all profiles; those without a date do not count."""
+    dated = [(p.base_ns, p.events) for p in profiles if p.base_ns is not None]
+    if len(dated) < 2:
+        return True
+    begins, ends = [], []
+    for base_ns, events in dated:
+        parts = [part for part in events.parts(("start_ns", "dur_ns")) if len(part)]
+        begins.append(base_ns + min((int(part.start_ns.min()) for part in parts), default=0))
+        ends.append(base_ns + max((int(part.end_ns.max()) for part in parts), default=0))
+    return max(begins) <= min(ends)
 
 
 def join_ranks(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:

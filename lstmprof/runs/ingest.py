@@ -36,7 +36,7 @@ from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
-from lstmprof.events.schema import LACKING, SCHEMA
+from lstmprof.events.schema import LACKING
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
 from lstmprof.formats.sources import Source, profile_name
@@ -52,7 +52,10 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a unique run name per group: the name of its file, or what its files' names share."""
+    """Return a unique run name per group.
+
+    This is the name of its file, or what its files' names share, or the folder around its folders.
+    """
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
     names = [_common_name(group) for group in groups]
@@ -64,11 +67,6 @@ def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]
         _fitting(name, str(group[0].label).removeprefix(str(word)) if is_shared else "")
         for name, is_shared, group in zip(names, _shared(names), groups, strict=True)
     ]
-
-
-def own_name(source: Source) -> str:
-    """Return the name of a run that is made from the single file ``source``."""
-    return _fitting(profile_name(source.name))
 
 
 def _shared(names: Sequence[str]) -> list[bool]:
@@ -90,13 +88,15 @@ def _fitting(name: str, place: str = "") -> str:
 
 
 def _folder_name(group: Sequence[Source]) -> str:
-    return group[0].folder.rpartition("/")[2]
+    return sources.common_folder(group).name
 
 
 def _common_name(group: Sequence[Source]) -> str:
     names = [profile_name(source.name) for source in group]
     if len(names) == 1:
         return names[0]
+    if sources.are_apart(group) and (folder := _folder_name(group)):
+        return profile_name(folder)
     alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     prefix = re.sub(r"[-_.]?(rank|worker|host|node)?[-_.\d]*$", "", "".join(a for a, *_ in alike))
     return prefix or _folder_name(group) or "profile"
@@ -105,8 +105,6 @@ def _common_name(group: Sequence[Source]) -> str:
 #: Messages name at most this many missing files of a job.
 _MOST_NAMED = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
-#: An empty profile, used to find out whether a file's name shows its rank.
-_SILENT = Profile("", None, SCHEMA.empty_table())
 
 
 @dataclass(frozen=True)
@@ -256,19 +254,19 @@ def tasks(
 def _parts(group: list[Source]) -> list[list[Source]]:
     """Return ``[group]`` if its files may be ranks of one job, else one group per file.
 
-    The files are no job if a file shows its rank neither in its name nor in its content. Among the
-    files without a rank in the name, only the content of the smallest readable file is checked.
+    The files are no job if a file shows its rank neither in a name nor in its content. Among the
+    files without a rank in a name, only the content of the smallest readable file is checked.
     """
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
-    silent = [s for s in group if sources.ranks_of([s.name], [_SILENT]) is None]
+    silent = [source for source in group if not source.numbers]
     for source in sorted(silent, key=_file_bytes):
         try:
             with border(source.label):
                 profile = formats.read_raw(source.label, source.load)
         except LstmprofError:
             continue
-        one_job = sources.ranks_of([source.name], [profile]) is not None
+        one_job = sources.ranks_of([source], [profile]) is not None
         return [group] if one_job else [[source] for source in group]
     return [group]
 
@@ -315,8 +313,8 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
         if len(members) < 2 or not isinstance(error, (ProfileError, DefectError)):
             return done
     alone = NOTHING
-    for source, profile in members:
-        alone += _ingested(replace(task, name=own_name(source)), [(source, profile)])
+    for name, member in _named([[member] for member in members]):
+        alone += _ingested(replace(task, name=name), member)
     return done + alone if alone.runs else alone
 
 
@@ -408,10 +406,20 @@ def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]
         return [(name, members)] if members else []
     if _ranks(members):
         return [(name, members)]
-    return [(own_name(member[0]), [member]) for member in members]
+    folders: dict[str, list[Read]] = {}
+    for member in members:
+        folders.setdefault(member[0].folder, []).append(member)
+    jobs = [part for part in folders.values() if len(folders) > 1 and _ranks(part)]
+    joined = {id(member) for job in jobs for member in job}
+    return _named([*jobs, *([member] for member in members if id(member) not in joined)])
+
+
+def _named(parts: Sequence[Sequence[Read]]) -> list[tuple[str, Sequence[Read]]]:
+    """Return each of the ``parts``, which become one run each, with the name of its run."""
+    names = run_names("", [[source for source, _ in part] for part in parts])
+    return list(zip(names, parts, strict=True))
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
     """Return the rank of each of ``members``, or None if they are not ranks of one job."""
-    names = [source.name for source, _ in members]
-    return sources.ranks_of(names, [profile for _, profile in members])
+    return sources.ranks_of([file for file, _ in members], [profile for _, profile in members])

@@ -78,6 +78,33 @@ def test_folders_are_jobs_of_their_own(tmp_path: Path) -> None:
     assert names(tmp_path) == [["rank0.json", "rank1.json"], ["rank0.json"]]
 
 
+@pytest.mark.parametrize("pair", [("rank0", "rank1"), ("worker-3", "worker-12"), ("node0/rank0",
+                                  "node1/rank0")])  # fmt: skip
+def test_folders_of_ranks_are_one_job(pair: tuple[str, str], tmp_path: Path) -> None:
+    touched(tmp_path, *(f"{run}/{of}/trace.json" for run in ("run1", "run2") for of in pair))
+    assert names(tmp_path) == [["trace.json"] * 2] * 2
+    first, second = sources.groups(tmp_path / "run1")[0]
+    assert {first.folder, second.folder} == {f"{tmp_path}/run1/{of}" for of in pair}
+    memory, place = fsspec.filesystem("memory"), f"/{uuid.uuid4()}"
+    memory.pipe({f"{place}/{of}/trace.json": b"" for of in pair})
+    assert [len(group) for group in sources.groups(f"memory:/{place}")] == [2]
+
+
+def test_a_folder_of_a_rank_around_all_files_is_no_job(tmp_path: Path) -> None:
+    touched(tmp_path / "rank7", "a/trace.json", "b/trace.json")
+    assert names(tmp_path / "rank7") == [["trace.json"], ["trace.json"]]
+    assert [s.numbers for group in sources.groups(tmp_path / "rank7") for s in group] == [(), ()]
+
+
+def test_ranks_of_one_job_may_be_in_folders_of_any_names(tmp_path: Path) -> None:
+    for size, folders in {2: ("run/anna", "run/bert"), 3: ("a/0", "a/1", "b/0")}.items():
+        for rank, folder in enumerate(folders):
+            (tmp_path / folder).mkdir(parents=True)
+            of_ranks(tmp_path / folder, size, trace=rank)
+    of_ranks(tmp_path / "a", 2, alone=0)
+    assert names(tmp_path) == [["trace.json"] * 3, ["alone.json"], ["trace.json"] * 2]
+
+
 def test_the_hosts_of_a_tensorboard_session_are_together_without_the_viewers_copies(
     tmp_path: Path,
 ) -> None:

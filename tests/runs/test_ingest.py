@@ -63,6 +63,60 @@ def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
     assert len(run.info.source_paths) == 2
 
 
+def of_rank(folder: Path, rank: int, size: int = 2, hours: int = 0, **distributed: Any) -> None:
+    content = json.loads(trace(rank))
+    content["distributedInfo"] |= {"world_size": size, **distributed}
+    content["baseTimeNanoseconds"] += hours * 3600 * 10**9
+    folder.mkdir(parents=True)
+    (folder / "trace.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("folders", [("rank0", "rank1"), ("node0/rank0", "node1/rank1")])
+def test_folders_of_ranks_are_one_run(tmp_path: Path, folders: tuple[str, str]) -> None:
+    job = tmp_path / "job"
+    for rank, folder in enumerate(folders):
+        of_rank(job / folder, rank)
+    (run,) = open_runs([job], tmp_path / "cache")
+    assert run.name == "job"
+    assert run.events().column("rank").to_pylist() == [0, 1] * 4
+    for rank, folder in enumerate(folders):
+        of_rank(tmp_path / "more" / "second" / folder, rank)
+        of_rank(tmp_path / "more" / "third" / folder, rank)
+    runs = ingest_profiles(tmp_path / "more", tmp_path / "out").runs
+    assert [run.name for run in runs] == ["second", "third"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"rank": 0},
+        {"rank": 1, "size": 4},
+        {"rank": 1, "hours": 1},
+        {"rank": 1, "pg_config": [{"pg_name": "1", "pg_size": 1, "ranks": [1]}]},
+    ],
+    ids=["same rank", "other size", "other time", "other process groups"],
+)
+@pytest.mark.parametrize("pair", [("rank0", "rank1"), ("before", "after")])
+def test_two_runs_in_folders_stay_two_runs(
+    tmp_path: Path, pair: tuple[str, str], second: dict[str, Any]
+) -> None:
+    groups = [{"pg_name": "1", "pg_size": 2, "ranks": [0, 1]}]
+    size = 3 if "pg_config" in second else 2
+    of_rank(tmp_path / "in" / pair[0], 0, size, pg_config=groups)
+    of_rank(tmp_path / "in" / pair[1], **{"size": size, **second})
+    runs = ingest_profiles(tmp_path / "in", tmp_path / "out").runs
+    assert sorted(run.name for run in runs) == sorted(f"{folder}--trace" for folder in pair)
+
+
+def test_files_of_ranks_in_two_folders_are_two_jobs_if_ranks_repeat(tmp_path: Path) -> None:
+    for node in (0, 1):
+        for rank in (0, 1):
+            (tmp_path / "in" / f"node{node}").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "in" / f"node{node}" / f"rank{rank}.json").write_text(trace(rank))
+    runs = ingest_profiles(tmp_path / "in", tmp_path / "out").runs
+    assert [run.name for run in runs] == ["node0", "node1"]
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

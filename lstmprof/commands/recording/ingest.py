@@ -50,10 +50,11 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **flags: Any)
 
     PROFILES are files, folders, archives or URLs. lstmprof recognises the format by the content:
     JSON of torch.profiler, TensorFlow, ONNX Runtime and MXNet, XPlane, Perfetto, Nsight Systems,
-    nvprof, rocprofv3 (JSON, rocpd or CSV), also gzipped. Ranks of one job in a folder or archive
-    become one run. If ingest cannot read a file, it names the file at the end and exits with status
-    1. It skips files that it has converted before, unless they have changed. On a cluster, all
-    workers must be able to read the files and write the folder of runs (docs/cluster.md).
+    nvprof, rocprofv3 (JSON, rocpd or CSV), also gzipped. Ranks of one job in a folder or archive,
+    or in folders inside it such as rank0 and rank1, become one run. If ingest cannot read a file,
+    it names the file at the end and exits with status 1. It skips files that it has converted
+    before, unless they have changed. On a cluster, all workers must be able to read the files and
+    write the folder of runs (docs/cluster.md).
 
     \b
     Example:

@@ -133,6 +133,22 @@ def profile(
             *(f"the profiler logged: {line}" for line in logged if line != complaint),
         ),
         metadata=metadata,
+        process_groups=_process_groups(distributed),
+    )
+
+
+def _process_groups(distributed: Mapping[str, Any]) -> frozenset[frozenset[int]]:
+    """Return the ranks of each process group with a part of the job's ranks.
+
+    PyTorch lists only groups that contain the rank of the profile.
+    """
+    rank = rows.natural(distributed.get("rank"))
+    groups = [group.get("ranks") for group in objects(distributed.get("pg_config"))]
+    members = (frozenset(map(rows.natural, group)) for group in groups if isinstance(group, list))
+    return frozenset(
+        frozenset(each for each in group if each is not None)
+        for group in members
+        if {None, rank} & group == {rank} and len(group) != distributed.get("world_size")
     )
 
 
