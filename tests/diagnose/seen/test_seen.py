@@ -29,7 +29,12 @@ def event(kind: str, name: str, start_ms: float, end_ms: float, **columns: Any) 
 
 
 def kernel(
-    name: str, start_ms: float, end_ms: float, correlation: int, kind: str = "kernel", **more: Any
+    name: str,
+    start_ms: float,
+    end_ms: float,
+    correlation: int | None,
+    kind: str = "kernel",
+    **more: Any,
 ) -> Row:
     columns = {"device": 0, "stream": 7, "correlation_id": correlation, **more}
     return row(kind, name, round(start_ms * MS), round(end_ms * MS), **columns)
@@ -104,6 +109,26 @@ def test_long_calls_before_the_first_kernel_initialise_unless_later_ones_are_as_
     rows = [call("cudaFree", at, at + length) for at, length in calls]
     facts = seen(*rows, *work).loading
     assert [(f.name, f.count) for f in facts] == ([("cudaFree", count)] if count else [])
+
+
+#                   0                   178      777  799    860 ms
+# cudaMallocManaged |-------178-------||0.03||0.05|
+# prefetch, launch                               |-22-|       |
+# migration                                      |1|          |1|kernel
+def test_the_first_managed_allocation_initialises_before_a_migration_without_a_launch() -> None:
+    rows = [
+        *(
+            call("cudaMallocManaged", at, at + ms)
+            for at, ms in ((0, 178), (180, 0.03), (181, 0.05))
+        ),
+        call("cudaMemPrefetchAsync", 777, 799),
+        kernel("Memcpy UVM HtoD", 777.5, 778.5, None, kind="memcpy"),
+        call("cudaLaunchKernel", 859, 860, 1),
+        kernel("Memcpy UVM HtoD", 860, 861, None, kind="memcpy"),
+        kernel("a", 861, 896, 1),
+    ]
+    (first,) = seen(*rows, end_ms=900).loading[:1]
+    assert (first.name, first.ns, first.count) == ("cudaMallocManaged", 178 * MS, 1)
 
 
 @pytest.mark.parametrize(("second_ms", "count"), [(0.01, 1), (15, 0)])
