@@ -44,9 +44,10 @@ def capture(
     progress: Progress = lambda line: None,
     **options: Any,
 ) -> Run:
-    """Time and profile one implementation in separate processes (rounds), and return the run.
+    """Time and profile one implementation, and return the run.
 
-    If a capture is interrupted, repeat the call: it continues after the last complete round.
+    By default, three processes (rounds) run one after another, and each one times and profiles. If
+    a capture is interrupted, repeat the call: it continues after the last complete round.
 
     Args:
         implementation: a name from ``lstmprof list``, or your own file: ``"mymodel.py:build"``.
@@ -59,8 +60,8 @@ def capture(
         force: replace the run if a run with this name exists.
         packages: packages that are installed, with their dependencies, into a new environment for
             the capture: ``["torch==2.4.1"]``.
-        era: name of a tested environment with an old framework, such as ``"torch-1.4.0"``, in which
-            to capture; ``lstmprof list eras`` shows the names.
+        era: name of the environment for the capture, such as ``"torch-1.4.0"``: a tested
+            environment with an old framework. ``lstmprof list eras`` shows the names.
         progress: function that is called with each line of progress.
         options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and of
             ``Workload`` (``time_steps=20``, ``batch=32`` …).
@@ -116,9 +117,9 @@ def recommend(
     """Measure implementations of a network on this machine, and rank them by speed.
 
     Describe the network by ``like`` or by ``sizes``. Each implementation is first timed in a
-    process of its own (one round). Then the fastest implementations, at most eight, are timed in
-    three more rounds, if they take at most twice as long as the fastest one. The runs are stored:
-    if you repeat a call, nothing is measured again.
+    process of its own (one round). Then the fastest implementations are timed in three more
+    rounds: at most eight, and none that takes more than twice as long as the fastest. The runs are
+    stored: if you repeat a call, nothing is measured again.
 
     Args:
         like: run, or path of a run, whose network, device, precision and mode are used.
@@ -128,8 +129,8 @@ def recommend(
         precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default the
             precision of ``like``, or ``"fp32"``.
         mode: ``"train"`` or ``"forward"``; by default the mode of ``like``, or ``"train"``.
-        threads: number of CPU threads. By default, on a CPU the number that ``like`` used, or 1
-            without ``like``; on a GPU the number of available CPUs.
+        threads: number of CPU threads. The default on a CPU is the number that ``like`` used, or 1
+            without ``like``. The default on a GPU is the number of available CPUs.
         quick: stop after the first round.
         minutes: number of minutes after which no new measurement starts; a running measurement
             finishes.

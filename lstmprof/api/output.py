@@ -77,9 +77,10 @@ def table(
     """Return a table for a paper, one cell per run.
 
     The properties of a run, such as its implementation and its workload, select the row and the
-    column of its cell. The fastest of several comparable runs (same workload, device and other
-    settings, see ``report``) is bold. A run whose 95 % interval overlaps the interval of the
-    fastest run is bold, too. Runs without timings are skipped.
+    column of its cell. Runs are comparable if their workload, device and other settings are equal
+    (see ``report``). The fastest of several comparable runs is bold. Another of these runs is bold,
+    too, if the 95 % interval of its clean step overlaps the interval of the fastest run. Runs
+    without timings are skipped.
 
     Args:
         runs: runs or paths.

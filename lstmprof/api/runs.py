@@ -59,7 +59,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the name of the run: ``name`` in run.json if it is set, else its folder's name."""
+        """Return ``name`` of run.json, or the name of the run's folder if run.json has no name."""
         return self.stored.name
 
     @property
@@ -136,9 +136,10 @@ class Run:
         The table is empty if the run has no data for it.
 
         Args:
-            name: name of a table of ``lstmprof breakdown --table``, such as ``"kernels"``,
-                ``"ops"`` or ``"timings"``, or of a file of the run: ``"events"``,
-                ``"iterations"``, ``"samples"`` or ``"counters"``.
+            name: name of the table. The tables of ``lstmprof breakdown --table``, such as
+                ``"kernels"``, ``"ops"`` or ``"timings"``, are computed from the run. The tables
+                ``"events"``, ``"iterations"``, ``"samples"`` and ``"counters"`` are files of the
+                run.
 
         Raises:
             UsageError: no table has this name.
@@ -184,15 +185,16 @@ class Run:
     ) -> Prediction:
         """Predict the length of the step after one change, and return the prediction.
 
-        Give exactly one argument, which is the change. ``saved_ns`` of the result is the time in ns
+        Each argument is a change; give exactly one. ``saved_ns`` of the result is the time in ns
         that the change saves per step.
 
         Args:
-            without: cost to remove: ``"launch"`` (launch calls and latency), ``"casts"``,
-                ``"syncs"`` (waits for the device), ``"copies"``, ``"python"``, ``"dispatch"``,
-                ``"backward-copies"`` (copies that autograd makes for gradients), ``"zero-fills"``
-                (filling tensors with zeros) or ``"slice-backward"`` (adding up the gradients of
-                slices ``x[t]``).
+            without: cost to remove: ``"launch"`` (launch calls and latency), ``"casts"``
+                (conversions of data types), ``"syncs"`` (waits for the device), ``"copies"`` (copy
+                ops, except copies that autograd makes for gradients), ``"python"`` (Python code),
+                ``"dispatch"`` (ops that only call other ops), ``"backward-copies"`` (copies that
+                autograd makes for gradients), ``"zero-fills"`` (filling tensors with zeros) or
+                ``"slice-backward"`` (adding up the gradients of slices ``x[t]``).
             gemm_at_roofline: True assumes that every matmul runs at the measured peak rates of the
                 device.
             form: ``"layer"`` assumes that each recurrent layer runs as one op, like ``nn.LSTM``;
@@ -280,8 +282,8 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
     """Read all runs and profiles at ``targets``, and return the runs in the order of the targets.
 
-    If some runs or profiles cannot be read, but others can, the unreadable ones are skipped with a
-    ``LeftOutWarning``. Files of unknown formats are skipped without a warning.
+    A run or profile that cannot be read is skipped with a ``LeftOutWarning`` if at least one other
+    can be read. Files of unknown formats are skipped without a warning.
 
     Args:
         targets: paths and URLs, or lists of paths and URLs; a folder stands for all runs in it.
@@ -289,9 +291,9 @@ def read_all(*targets: Target | Iterable[Target], step_range: str | None = None)
             NVTX) that are the steps; by default, each profile's step markers are used.
 
     Raises:
-        ProfileError: the only target does not exist, or cannot be read as a profile.
-        RunError: the only target is a damaged run, or none of several runs and profiles can be
-            read.
+        ProfileError: there is one target, and it does not exist or cannot be read as a profile.
+        RunError: there is one target, and it is a damaged run; or there are several runs and
+            profiles, and none can be read.
         UsageError: no target is given, or a target is neither a path nor a URL.
     """
     words = [word for target in targets for word in _words(target)]
@@ -318,7 +320,7 @@ def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> li
     """Read the raw profiles at ``target``, write each profile as a run, and return the runs.
 
     The profiles of all ranks of a job become one run. If ``out`` already contains the run of a
-    profile, and the profile has not changed since then, that run is returned.
+    profile, and the profile has not changed since this run was written, this run is returned.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
@@ -352,9 +354,10 @@ def runs_of(given: Runs) -> list[Run]:
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:
-    """Return ``Run.step_profile`` of each run in ``given``: runs, paths or ``"baseline:NAME"``.
+    """Return ``Run.step_profile`` of each run in ``given``.
 
-    ``"baseline:NAME"`` stands for the runs that ``lstmprof compare --save-baseline NAME`` saved.
+    ``given`` is runs or paths, or ``"baseline:NAME"``, which stands for the runs that ``lstmprof
+    compare --save-baseline NAME`` saved.
     """
     if isinstance(given, str):
         given = cache.resolve_baseline(given)

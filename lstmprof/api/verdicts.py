@@ -157,12 +157,12 @@ def diagnose(
 
     - ``diagnose(run)`` returns a ``Diagnosis``: what takes the time of the run's step.
     - ``diagnose(a, b)`` returns a ``Diagnosis``: why the slower run is slower.
-    - ``diagnose(a, b, c)`` returns ``Diagnoses``: why each other run is slower than the fastest.
+    - ``diagnose(a, b, c)`` returns ``Diagnoses``: why every run but the fastest is slower.
     - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``. Each run is compared
       with the fastest comparable run; the run with the largest slowdown comes first. A run without
       a comparable run is diagnosed on its own.
 
-    If the runs at a path lead to only one diagnosis, ``diagnose`` returns this ``Diagnosis``
+    If ``diagnose`` makes only one diagnosis of the runs at a path, it returns this ``Diagnosis``
     instead of ``Diagnoses``.
 
     Args:
@@ -231,12 +231,13 @@ def compare(
 
 @in_python
 def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
-    """Check for CI whether new runs are slower than base runs, and return the result.
+    """Compare new runs with base runs, and return the result of the check, as for CI.
 
-    Each new run is compared with the base run of the same name, or else with the base run of the
-    same implementation and settings. If ``base`` and ``new`` are one run each, these two runs are
-    compared, even if their names differ. ``state`` of the result is ``"pass"``, ``"fail"`` or
-    ``"inconclusive"``; ``verdicts`` of the result has one entry per compared pair of runs.
+    Each new run is compared with the base run of the same name. If there is none, the new run is
+    compared with the base run of the same implementation and settings. If ``base`` and ``new`` are
+    one run each, these two runs are compared, even if their names differ. ``state`` of the result
+    is ``"pass"``, ``"fail"`` or ``"inconclusive"``; ``verdicts`` of the result has one entry per
+    compared pair of runs.
 
     Args:
         base: runs or paths; ``"baseline:NAME"`` stands for the runs that

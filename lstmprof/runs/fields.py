@@ -16,7 +16,7 @@ from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import Column
 
-MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code for which it is unknown"
+MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code that does not show it"
 UNREAD = "the machine did not report it, or the run is an ingested profile"
 NO_GPU = "no GPU was used, NVML did not report it, or the run is an ingested profile"
 NOT_MEASURED = "it was not measured"
@@ -406,7 +406,9 @@ class RunInfo(Record, frozen=True):
     denormals_flushed: Annotated[
         Flag, fact("whether denormal numbers were flushed to zero", UNREAD)
     ] = None
-    garbage_collector: Annotated[Text, fact("how Python's garbage collector was set")] = None
+    garbage_collector: Annotated[
+        Text, fact("setting of Python's garbage collector, such as `frozen and off`")
+    ] = None
     settings: Settings = Settings()
     versions: Annotated[Versions, fact("versions of Python and packages")] = None
     packages: Annotated[Versions, fact("every installed package with its version", UNREAD)] = None
@@ -439,8 +441,8 @@ class RunInfo(Record, frozen=True):
     timing_threads: Annotated[
         tuple[ThreadTime, ...] | None,
         fact(
-            "for each round: the busiest threads, with their CPU time in the timed iterations "
-            "(which includes reading the loss)",
+            "for each round (process) of the capture: the busiest threads, with their CPU time in "
+            "the timed iterations, including the time to read the loss",
             UNREAD,
         ),
     ] = None
@@ -492,8 +494,8 @@ class RunInfo(Record, frozen=True):
     script_tree: Annotated[
         ScriptTree | None,
         fact(
-            "function of your script that calls itself several times from one call, as a function "
-            "over the nodes of a tree does, and its time per sampled step",
+            "recursive function of your script, and the time of this function per sampled step; "
+            "one call makes several recursive calls, as when a function visits a tree",
             "the samples show no such function, or the training ended before these steps",
         ),
     ] = None
@@ -650,8 +652,8 @@ ITERATIONS = (
     ),
     Column.integer(
         "cpu_ns",
-        "CPU time of all threads of the process. The value is about 1 µs too long, and lacks the "
-        "time of other running threads since their last clock tick",
+        "CPU time of all threads of the process. The value is about 1 µs too high. It omits the "
+        "CPU time that other running threads used since their last clock tick",
         OLDER,
     ),
     Column.integer(

@@ -178,9 +178,8 @@ def checked(w: Workload) -> Workload:
             raise UsageError("labels must be at least 1, not {}".format(w.labels))
         if 2 * w.labels > w.shortest + 1:
             raise UsageError(
-                "targets of {} labels may need {} time steps; the shortest sequence has {}".format(
-                    w.labels, 2 * w.labels - 1, w.shortest
-                ),
+                "CTC may need {} time steps for targets of {} labels, but the shortest sequence "
+                "has {} time steps".format(2 * w.labels - 1, w.labels, w.shortest),
                 "lower --labels, or raise --time-steps",
             )
     return w

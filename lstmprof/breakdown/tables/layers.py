@@ -101,8 +101,9 @@ _LADDER = (
     ),
     Column.real(
         "floor_ns",
-        "least time of a call, forward and backward, at the measured peak rates, for the work that "
-        "must run one time step after another: matmul of the state, and elementwise work",
+        "lower bound on the time of a call, forward plus backward: the time of its sequential work "
+        "at the measured peak rates. Sequential work is the matmul with the hidden state and the "
+        "elementwise ops, because they must run one time step after another",
         f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )

@@ -39,7 +39,7 @@ from lstmprof.events.schema import RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
 
 _NO_TOTAL = "the profile does not record the allocated total"
-_NO_CHANGE = "the profile has no individual allocations, or the row is about one line"
+_NO_CHANGE = "the profile has no individual allocations, or the row covers one line of code"
 COLUMNS = (
     RANK,
     Column.integer(
@@ -63,14 +63,15 @@ COLUMNS = (
     Column.integer(
         "peak_reserved_bytes",
         "largest amount of memory that the allocator had reserved on the device",
-        "the profile does not record it, the allocator reserves nothing, or the row is about one "
-        "line",
+        "the profile does not record it, the allocator reserves nothing, or the row covers one "
+        "line of code",
     ),
     Column.integer(
         "grown_bytes",
         "allocated memory at the end of the profile, step or phase, minus allocated memory at its "
         "beginning",
-        "the profile has neither totals nor individual allocations, or the row is about one line",
+        "the profile has neither totals nor individual allocations, or the row covers one line "
+        "of code",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),
     Column.integer("allocated_bytes", "total size of the allocations", _NO_CHANGE),

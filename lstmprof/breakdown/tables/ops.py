@@ -145,12 +145,14 @@ RANGE_COLUMNS = (
     Column.integer("self_ns", "host time in the range, minus the time of the events inside it"),
     Column.integer(
         "device_total_ns",
-        "sum of the durations of the activities launched in the range, including nested ranges",
+        "sum of the durations of the device activities that were launched in the range or in a "
+        "range nested in it",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "sum of the durations of the activities launched in the range, without nested ranges",
+        "sum of the durations of the device activities that were launched in the range, but not in "
+        "a range nested in it",
         NO_ACTIVITIES,
     ),
 )

@@ -212,7 +212,8 @@ def unrolled_layer(f: Finding) -> Match | None:
     name="loop without the host",
     cause="torch's while_loop or scan waits after each iteration until the host decides whether "
     "to continue",
-    fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
+    fix="write the loop in Python with a fixed number of iterations, and capture the step as a "
+    "CUDA graph",
     condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
     "one call of that code",
     kinds=(SYNC, *HOST),
@@ -300,7 +301,8 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     cause="the loop over time steps reads a value (.item()) in every time step",
     fix="keep the value as a tensor, and read the tensor after the loop",
     condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
-    "these calls, an op reads a value (aten::item) before the next cell starts",
+    "these calls, an op reads a value from a tensor to Python (aten::item) before the "
+    "next cell starts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(

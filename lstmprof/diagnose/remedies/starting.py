@@ -478,9 +478,9 @@ def _called(name: str) -> str:
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and at least ten of them for each call of "
-    "a tf.function. The calls of these operators take at least half of the dispatch time. No step "
-    "traces or compiles a function",
+    condition="A step runs ten or more eager operators, and at least ten eager operators for each "
+    "call of a tf.function. The calls of these operators take at least half of the dispatch time. "
+    "TensorFlow does not trace or compile a function in any step",
     kinds=HOST,
     frameworks=TENSORFLOW,
     several_kinds=True,
