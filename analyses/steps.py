@@ -29,14 +29,14 @@ COLUMNS = (
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     """Return one row with ``COLUMNS`` per timed run; ``step_ms`` is the clean step."""
-    captured = [run for run in runs if run.info.source == "capture"]
-    rows = [_row(run) for run in captured if run.timings() is not None]
-    return pd.DataFrame(rows, columns=[*COLUMNS])
+    captured = (_row(run) for run in runs if run.info.source == "capture")
+    return pd.DataFrame([row for row in captured if row], columns=[*COLUMNS])
 
 
-def _row(run: lp.Run) -> dict[str, object]:
+def _row(run: lp.Run) -> dict[str, object] | None:
     timings = run.timings()
-    assert timings is not None
+    if timings is None:
+        return None
     info, network, step = run.info, run.info.workload, timings.step_ns
     low, high = timings.step_low_ns, timings.step_high_ns
     return {
