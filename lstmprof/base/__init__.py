@@ -1,4 +1,4 @@
-"""What every stage uses: errors, files, the terminal, processes, and the text of numbers and names.
+"""Shared by all stages: errors, files, terminal, processes, and the text of numbers and names.
 
 ``errors`` are the errors that a user can fix. ``scratch`` makes files that appear whole or not at
 all. ``streams`` wraps standard output and standard error. ``process`` tunes the interpreter for a

@@ -1,4 +1,4 @@
-"""What a worker, or the process of a user's script, measures: the request, and the result."""
+"""The request to a worker or to the process of a user's script, and the result of a worker."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def check_device(request: CaptureRequest) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class CaptureResult:
-    """What a worker measured. The paths are files that the worker wrote."""
+    """The result of a worker. The paths are files that the worker wrote."""
 
     metadata: Mapping[str, Any]  # for run.json
     timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet

@@ -16,7 +16,9 @@ from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import Column
 
-MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code that does not show it"
+MADE_ELSEWHERE = (
+    "the run is an ingested profile, or a run of your own code in which the value was not found"
+)
 UNREAD = "the machine did not report it, or the run is an ingested profile"
 NO_GPU = "no GPU was used, NVML did not report it, or the run is an ingested profile"
 NOT_MEASURED = "it was not measured"

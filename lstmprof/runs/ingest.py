@@ -52,9 +52,10 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a unique run name per group.
+    """Return a unique run name for each group of files.
 
-    This is the name of its file, or what its files' names share, or the folder around its folders.
+    A single file gives its name. Files of one folder give what their names have in common, and
+    files of several folders give the name of the innermost folder that contains them.
     """
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]

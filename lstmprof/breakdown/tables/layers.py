@@ -101,9 +101,9 @@ _LADDER = (
     ),
     Column.real(
         "floor_ns",
-        "lower bound on the time of a call, forward plus backward: the time of its sequential work "
-        "at the measured peak rates. Sequential work is the matmul with the hidden state and the "
-        "elementwise ops, because they must run one time step after another",
+        "lower bound on the time of a layer's call, forward plus backward: the time of its "
+        "sequential work at the measured peak rates. Sequential work is the matmul with the hidden "
+        "state and the elementwise ops: each time step needs the result of the previous one",
         f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )

@@ -42,10 +42,7 @@ def loader(f: Finding) -> Match | None:
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
         if f.slow_ns <= _HAND_OVER_NS:
-            fix = (
-                "use num_workers=0: the step waits for a batch no longer than a worker process "
-                "needs to pass a batch on"
-            )
+            fix = "use num_workers=0: the step waits only as long as processes need to pass a batch"
             return Match(seen, fix=fix, cause=cause)
         fix = (
             "try more workers, or less work per sample; also try num_workers=0, because passing a "
