@@ -1,7 +1,6 @@
 """The table of the critical path: the chain of work that must get shorter to end a step earlier.
 
-``breakdown.replay`` simulates the step of median length of each rank. The parts are those of the
-ledger, but only with their time on the critical path.
+``breakdown.replay`` simulates the step of median length of each rank.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
-    """Return one row per rank and part, for the critical path of the rank's median step."""
+    """Return one row per rank and kind of work or wait on the critical path of its median step."""
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 
     rows: list[dict[str, Any]] = []

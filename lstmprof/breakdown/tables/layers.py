@@ -1,9 +1,7 @@
 """The layer table: recurrent layers and loops of cells, their form, network and time.
 
-It is computed from the ops and the shapes of their inputs (``breakdown.recurrent``), never from
-run.json. Calls with equal op and network are one row; times are means per call. The time of a call
-is from the start of its first activity to the end of its last one; without activities, its host ops
-count.
+Layers are found from ops and the shapes of their inputs (``breakdown.recurrent``), never from
+run.json. A call lasts from the start of its first activity to the end of its last one.
 """
 
 from __future__ import annotations
@@ -158,7 +156,7 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Member:
-    """One call of a layer, with its times, its cuDNN algorithms and its work."""
+    """One call of a layer, with its times, cuDNN algorithms and work."""
 
     call: Call
     spent: Spent
@@ -227,10 +225,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the columns about rungs (optimizations, see ``recurrent.ladder``) of one layer.
-
-    The rungs are those of the first call; the saving is the mean over all calls.
-    """
+    """Return which optimizations the first call has, and what the next one saves on average."""
     positions = [position for m in members if m.work and (position := standing(m.work, floor))]
     if not positions:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -266,10 +261,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of a cuDNN call: the requested algorithm, and the algorithms that may have run.
-
-    ``possible`` is empty if the kernels do not show the algorithm.
-    """
+    """A pass of a cuDNN call: the requested algorithm, and those its kernel names allow."""
 
     requested: Choice
     possible: tuple[str, ...]
@@ -277,14 +269,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of a cuDNN call; a pass is None if no kernel of it was recorded."""
+    """Both passes of a cuDNN call."""
 
     forward: Pass | None = None
     backward: Pass | None = None
 
 
 def layer_of(call: Call) -> Layer | None:
-    """Return the layer as its framework passed it to cuDNN; None if another library computed it."""
+    """Return the layer as its framework passed it to cuDNN."""
     network = call.network
     if call.library != CUDNN:
         return None
@@ -296,7 +288,7 @@ def layer_of(call: Call) -> Layer | None:
 def _passes_of(
     events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
 ) -> list[Passes]:
-    """Return both passes of each call; ``owners`` computes ``forward`` and ``backward``."""
+    """Return the cuDNN algorithms of both passes of each call."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
@@ -324,7 +316,7 @@ def _passes(
 
 
 def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
-    """Return one layer's columns about cuDNN's algorithms, from the ``passes`` of its calls."""
+    """Return a layer's columns about cuDNN's algorithms."""
     ways = (
         ("", [call.forward for call in passes if call.forward]),
         ("backward_", [call.backward for call in passes if call.backward]),

@@ -77,7 +77,7 @@ _Member = TypeVar("_Member")
 
 
 def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
-    """Return one row per rank and device, from the ledger and the collectives; ``SCHEMA``."""
+    """Return one row per rank and device."""
     spent: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
@@ -99,7 +99,6 @@ def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.
 
 
 def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key, list[_Member]]:
-    """Group ``members`` by ``key``, in their order."""
     grouped: dict[_Key, list[_Member]] = {}
     for member in members:
         grouped.setdefault(key(member), []).append(member)
@@ -109,10 +108,7 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
 def _times(
     lane: RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    """Return the columns of times for a rank and device.
-
-    ``own`` are its steps, and ``calls`` its rows of the table of collectives.
-    """
+    """Return the columns of times for a rank and device, from its steps and collectives."""
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]
@@ -135,7 +131,7 @@ def _times(
 
 
 def _collective_ns(windows: list[Window], calls: _Rows) -> int:
-    """Return for how many ns of the steps at least one of the collectives ``calls`` ran."""
+    """Return how long at least one collective ran within the steps."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
     return int(Covered(start, start + length).within(*bounds_of(windows)).sum())
@@ -144,8 +140,7 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
     """Return the columns about waits and lateness of one rank and device.
 
-    ``own`` are this rank's rows of the table of collectives. ``late`` are the rows of all ranks in
-    those collectives in which this rank came last.
+    ``late`` are the rows of all ranks in the collectives in which this rank came last.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
