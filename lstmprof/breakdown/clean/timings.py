@@ -320,27 +320,25 @@ _ENERGY = "energy per step by %s, over the counted iterations of the first round
 MOST_WAITED = 0.05
 #: Time that the median iteration lost is not mentioned below this share of the step.
 LEAST_LOST = 0.1
-_UNKNOWN = "an older lstmprof wrote the run, or the machine does not report this value"
+_UNKNOWN = "the machine does not report it"
 
 COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
     Column.real(
         "step_ns",
-        "clean step: length of a step without profiler overhead and without outliers. If no step "
-        "was profiled, it equals typical_ns",
+        "clean step: length of a step without profiler overhead and disturbances",
     ),
     Column.real("step_low_ns", "low end of the 95 % interval of step_ns", _FEW),
     Column.real("step_high_ns", "high end of the 95 % interval of step_ns", _FEW),
     Column.real(
         "lost_ns",
-        "time by which the median iteration is longer than the clean step, because of other "
-        "processes, waiting threads and noise",
-        "the median iteration is not longer than the clean step",
+        "median_ns minus step_ns: time lost to other processes, waits and noise",
+        "the difference is not positive",
     ),
     Column.real(
         "cpu_share",
-        "share of the time in which the thread that runs the steps did not wait for a CPU",
-        f"{_UNKNOWN}, or the capture has several threads or a device",
+        "share of the time in which the step's thread did not wait for a CPU",
+        f"{_UNKNOWN}, or several threads or a GPU work",
     ),
     Column.real("preemptions", "number of involuntary context switches per iteration", _UNKNOWN),
     Column.real("typical_ns", "10th percentile of the iterations' wall times"),
@@ -362,19 +360,19 @@ COLUMNS = (
     ),
     Column.integer(
         "compile_ns",
-        "length of the first step of the process, which includes compilation",
+        "length of the first step of the process, with compilation",
         "the run is not a capture",
     ),
     Column.real(
         "inflation_share",
         "median profiled step divided by the median iteration, minus 1",
-        "no step was profiled, or the steps do different work and therefore take different times",
+        "no step was profiled, or the steps do different work",
     ),
     Column.real("cpu_energy_j", _ENERGY % "RAPL", "RAPL cannot be read"),
     Column.real(
         "gpu_energy_j",
         _ENERGY % "NVML",
-        "NVML cannot be read, MIG divides the GPU, or the iterations took less than 1 s",
+        "NVML cannot be read, or the iterations took less than 1 s",
     ),
     Column.integer("rounds", "number of processes that ran the iterations"),
     Column("warnings", pa.list_(pa.string()), "", "reasons to doubt the times, each with a remedy"),

@@ -39,10 +39,7 @@ from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.runs.metadata import RunInfo
 
-_UNSHARED = (
-    "the collective was launched outside steps, the ranks have different numbers of collectives, "
-    "or there is no other rank"
-)
+_UNSHARED = "it has no counterpart on other ranks"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -52,13 +49,12 @@ COLUMNS = (
     Column.text(
         "operation",
         "operation: " + ", ".join(OPERATIONS),
-        "neither the kernel's name nor the range around its launch shows it",
+        "the profile does not show it",
     ),
     Column.integer(
         "bytes",
-        "size of the message, as nccl-tests counts it: what a rank sends or what it receives, "
-        "whichever is larger",
-        "the profile lacks the size of the message (PyTorch records it with record_shapes=True)",
+        "size of the message: what a rank sends or receives, whichever is larger",
+        "not recorded (in PyTorch, set record_shapes=True)",
     ),
     Column.integer(
         "group_size",
@@ -67,12 +63,10 @@ COLUMNS = (
     ),
     Column.text(
         "process_group",
-        "process group: its name in PyTorch, with its description if it has one",
-        "the profile does not record it (PyTorch 2.4 and later do)",
+        "name and description of the process group in PyTorch",
+        "not recorded (PyTorch before 2.4)",
     ),
-    Column.integer(
-        "collective", "number of the collective, the same on all of its ranks", _UNSHARED
-    ),
+    Column.integer("collective", "number of the collective, equal on all its ranks", _UNSHARED),
     Column.integer("start_ns", "start of the kernel, by the clock of its rank"),
     Column.integer("dur_ns", "duration of the kernel"),
     Column.integer(
@@ -80,38 +74,33 @@ COLUMNS = (
     ),
     Column.integer(
         "exposed_ns",
-        "time of the collective in which its device computes nothing: communication that no "
-        "computation hides",
+        "time of the collective in which its device computes nothing",
     ),
     Column.integer(
         "waits_ns",
-        "wait for the last rank: dur_ns minus the duration of the shortest kernel of the "
-        "collective",
+        "wait for the last rank: dur_ns minus the shortest kernel of the collective",
         _UNSHARED,
     ),
     Column.integer(
         "last_rank",
         "rank that arrived last: the rank of the shortest kernel",
-        f"{_UNSHARED}; or the profile names no rank",
+        f"{_UNSHARED}, or no rank is named",
     ),
     Column.integer("last_device", "device that arrived last", _UNSHARED),
     Column.integer(
         "skew_ns",
-        "time between the first and the last end of the collective over all ranks, after "
-        "aligning their clocks",
+        "time between the first and the last end of the collective over all ranks",
         _UNSHARED,
     ),
     Column.real(
         "algorithm_bytes_per_s",
-        "algorithm bandwidth: bytes / (dur_ns - waits_ns); if waits_ns is null, bytes / dur_ns, "
-        "which is a lower bound",
-        "bytes is null, or the kernel took no time",
+        "bytes / (dur_ns - waits_ns), or bytes / dur_ns if waits_ns is null",
+        "bytes is null, or dur_ns is 0",
     ),
     Column.real(
         "bus_bytes_per_s",
-        "bus bandwidth: algorithm bandwidth times 2(n - 1)/n for all_reduce of n ranks, (n - 1)/n "
-        "for all_gather, reduce_scatter, all_to_all, gather and scatter, 1 for others",
-        "algorithm_bytes_per_s, operation or group_size is null",
+        "bus bandwidth, as nccl-tests defines it",
+        "one of its inputs is null",
     ),
 )
 SCHEMA = schema(COLUMNS)

@@ -23,8 +23,7 @@ COLUMNS = (
     Column.text("state", "busy (something computes or moves data) or idle"),
     Column.text(
         "part",
-        "category of work, such as gemm, or what else the step waits for: dispatch, python, launch "
-        "call, launch latency, queued, sync and other parts of the ledger",
+        "category of work, such as gemm, or of waiting, such as python or launch latency",
     ),
     Column.integer("path_ns", "time of this part on the critical path"),
     Column.real("path_share", "path_ns divided by the length of the path"),

@@ -22,7 +22,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Colum
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
-_NOT_RECORDED = "the row is not a kernel, or the profile does not record this value"
+_NOT_RECORDED = "the row is no kernel, or not recorded"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -48,16 +48,16 @@ COLUMNS = (
     Column.text(
         "rule",
         "name of the rule that decided the category (most often, if several did)",
-        "an older lstmprof wrote the run; ingest the profile again",
+        "an older lstmprof wrote the run",
     ),
     Column.integer(
         "launch_configs",
-        "number of different launch configurations (grid, block, registers, shared memory)",
+        "number of different launch configurations (grid, block …)",
         _NOT_RECORDED,
     ),
     Column.text(
         "launch_config",
-        "launch configuration with the most time, as JSON (see launch_config of events.parquet)",
+        "launch configuration with the most time, as JSON",
         _NOT_RECORDED,
     ),
 )

@@ -22,7 +22,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Colum
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.runs.invariants import check_sums
 
-_UNLINKED = "no activity in the profile belongs to these calls"
+_UNLINKED = "no activity of these calls was recorded"
 
 COLUMNS = (
     RANK,
@@ -54,18 +54,18 @@ COLUMNS = (
     Column.integer("call_p95_ns", "95th percentile of the time in a call"),
     Column.real(
         "latency_mean_ns",
-        "mean launch latency: from the return of the call to the start of the activity",
+        "mean time from the return of the call to the start of the activity",
         _UNLINKED,
     ),
     Column.integer("latency_p50_ns", "median launch latency", _UNLINKED),
     Column.integer("latency_p95_ns", "95th percentile of the launch latency", _UNLINKED),
     Column.integer(
         "latency_negative",
-        "number of calls with a negative latency: the activity started before the call returned",
+        "number of calls that returned after their activity had started",
     ),
     Column.integer(
         "started_before_call",
-        "number of calls whose activity started before the call itself: the clocks disagree",
+        "number of calls that began after their activity had started (wrong clocks)",
     ),
     Column.real(
         "queue_mean",

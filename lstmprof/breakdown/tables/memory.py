@@ -37,8 +37,8 @@ from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
 
-_NO_TOTAL = "the profile does not record the allocated total"
-_NO_CHANGE = "the profile has no individual allocations, or the row covers one line of code"
+_NO_TOTAL = "the profile does not record it"
+_NO_CHANGE = "allocations are not recorded, or the row is a line of code"
 COLUMNS = (
     RANK,
     Column.integer(
@@ -49,28 +49,23 @@ COLUMNS = (
     Column.text("phase", "phase of the step", "the row covers a whole step or the whole profile"),
     Column.text(
         "line",
-        "line of code that allocated the memory, as `function (file:line)`; only in PyTorch's "
-        "memory snapshots",
+        "line of code that allocated the memory (PyTorch's memory snapshots)",
         "the row covers all allocations",
     ),
     Column.integer(
         "peak_allocated_bytes",
-        "largest amount of memory that was allocated at one time, including memory that was "
-        "allocated earlier",
+        "largest amount of memory that was allocated at one time",
         _NO_TOTAL,
     ),
     Column.integer(
         "peak_reserved_bytes",
-        "largest amount of memory that the allocator had reserved on the device",
-        "the profile does not record it, the allocator reserves nothing, or the row covers one "
-        "line of code",
+        "largest amount of memory that the allocator reserved",
+        "it is not recorded, or the row is a line of code",
     ),
     Column.integer(
         "grown_bytes",
-        "allocated memory at the end of the profile, step or phase, minus allocated memory at its "
-        "beginning",
-        "the profile has neither totals nor individual allocations, or the row covers one line "
-        "of code",
+        "allocated memory at the end of the step or phase, minus at its beginning",
+        "it is not recorded, or the row is a line of code",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),
     Column.integer("allocated_bytes", "total size of the allocations", _NO_CHANGE),

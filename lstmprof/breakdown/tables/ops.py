@@ -49,12 +49,12 @@ COLUMNS = (
     Column.integer("host_self_ns", "host time in the op, minus the time of the events inside it"),
     Column.integer(
         "device_total_ns",
-        "sum of the durations of the activities that the op, or an op inside it, launched",
+        "device time of activities that the op or an op inside it launched",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "sum of the durations of the activities that the op itself launched",
+        "device time of activities that the op itself launched",
         NO_ACTIVITIES,
     ),
     Column.integer(
@@ -137,14 +137,12 @@ RANGE_COLUMNS = (
     Column.integer("self_ns", "host time in the range, minus the time of the events inside it"),
     Column.integer(
         "device_total_ns",
-        "sum of the durations of the device activities that were launched in the range or in a "
-        "range nested in it",
+        "device time of activities launched in the range",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "sum of the durations of the device activities that were launched in the range, but not in "
-        "a range nested in it",
+        "device time of activities launched in the range, but in no nested range",
         NO_ACTIVITIES,
     ),
 )
@@ -219,7 +217,7 @@ def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
 #: Written by torch.profiler before names of modules.
 MODULE = "nn.Module: "
 SORTS = ("module", "python", "range")
-_UNLINKED = "the profile links no backward op with its forward op"
+_UNLINKED = "backward and forward ops are not linked"
 
 MODULE_COLUMNS = (
     RANK,
@@ -230,17 +228,16 @@ MODULE_COLUMNS = (
     Column.integer("count", "number of times that the entry ran"),
     Column.integer("host_total_ns", "host time in the entry, including everything inside it"),
     Column.integer(
-        "host_self_ns", "host time in the entry, minus the time of nested entries of the same sort"
+        "host_self_ns", "host time in the entry, but in no nested entry of the same sort"
     ),
     Column.integer(
         "device_total_ns",
-        "sum of the durations of the activities launched in the entry, including nested entries",
+        "device time of activities launched in the entry",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "sum of the durations of the activities launched in the entry, without nested entries of "
-        "the same sort",
+        "device time of activities launched in the entry, but in no nested entry",
         NO_ACTIVITIES,
     ),
     Column.integer(
@@ -250,7 +247,7 @@ MODULE_COLUMNS = (
     ),
     Column.integer(
         "backward_device_ns",
-        "sum of the durations of the activities that these backward ops launched",
+        "device time of activities that these backward ops launched",
         f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),
 )

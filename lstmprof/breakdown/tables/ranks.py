@@ -16,10 +16,7 @@ from lstmprof.events.annotate.steps import Window, bounds_of
 from lstmprof.events.intervals import Covered
 from lstmprof.events.schema import DEVICE, RANK, Column, schema
 
-_ALONE = (
-    "the rank shares no collective with another rank, or the ranks' clocks disagree (see the table "
-    "collectives)"
-)
+_ALONE = "no collective is shared with other ranks"
 _SILENT = "the rank has no collectives"
 COLUMNS = (
     RANK,
@@ -37,7 +34,7 @@ COLUMNS = (
     Column.real(
         "imbalance_share",
         "work_ns divided by the mean work_ns of all ranks and devices, minus 1",
-        "there is no other rank or device, or none does any work",
+        "there is no other rank or device",
     ),
     Column.real("collective_ns", "mean time per step in which a collective ran"),
     Column.real("exposed_ns", "part of collective_ns in which nothing else ran on the device"),
@@ -48,25 +45,24 @@ COLUMNS = (
     ),
     Column.real(
         "waits_ns",
-        "mean time per step in which the device waited for other ranks in collectives",
+        "mean time per step that the device waited for other ranks in collectives",
         _ALONE,
     ),
     Column.integer(
         "waits_for_rank",
-        "rank for which the device waited longest",
-        f"the device waited for no rank, {_ALONE}",
+        "rank for which this device waited longest",
+        f"it waited for no rank, or {_ALONE}",
     ),
     Column.integer(
         "waits_for_device",
-        "device of waits_for_rank for which the device waited longest",
-        f"the device waited for no rank, {_ALONE}",
+        "device for which this device waited longest",
+        f"it waited for no rank, or {_ALONE}",
     ),
     Column.integer("last_in", "number of collectives in which the device arrived last", _ALONE),
     Column.integer("collectives", "number of collectives that all ranks have in common", _ALONE),
     Column.real(
         "late_ns",
-        "time per step for which the other ranks waited for this device in collectives, mean over "
-        "these ranks",
+        "mean time per step that the other ranks waited for this device in collectives",
         _ALONE,
     ),
 )

@@ -24,14 +24,9 @@ PART, LINE = "part", "line"
 #: What code compiled by XLA may be in the breakdown, which knows names of ops; samples have none.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
-_NOT_THERE = (
-    "the row is a line of code, the breakdown has no part of this name, or the breakdown shows the "
-    "time of a device, not of the host"
-)
+_NOT_THERE = "the breakdown has no such part on the host"
 COLUMNS = (
-    Column.text(
-        "kind", "part (a part of the table ledger) or line (a line of Python that no event shows)"
-    ),
+    Column.text("kind", "part (see the table ledger) or line (of Python)"),
     Column.text("name", "name of the part; for a line, its function and line number"),
     Column.integer("samples", "number of samples in the part or line"),
     Column.real("share", "samples of the row, divided by all samples in which no thread waited"),
