@@ -63,8 +63,7 @@ COLUMNS = (
         "name",
         _TEXT,
         "",
-        f"name as the profiler wrote it; memory is `{ALLOCATED}`, `{RESERVED}`, and `{CHANGE}` for "
-        "the size of a single allocation (negative for a free)",
+        f"name; for memory `{ALLOCATED}`, `{RESERVED}` or `{CHANGE}` (one allocation or free)",
     ),
     Column("unit", _TEXT, "", "unit of the value", "the profile does not record it"),
     Column.real("value", "the value", "the profile has no number"),

@@ -117,19 +117,19 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 #: ``null_when`` of columns about a device, in several result tables.
-NO_ACTIVITIES = "the profile has no activities of the rank"
+NO_ACTIVITIES = "the profile has no activities"
 #: Columns that occur in many result tables.
 RANK = Column.integer("rank", "rank of the distributed job", "the profile names no rank")
 DEVICE = Column.integer("device", "number of the device", "the work ran on the host (CPU)")
 STEP = Column.integer("step", "number of the step", "the profile has no step markers")
 PER_STEP = Column.real(
     "per_step",
-    "mean number per step; only what ran in a step, or was launched in one, counts",
+    "mean number per step",
     "the profile has no step markers",
 )
 
 _INT, _TEXT = pa.int64(), pa.dictionary(pa.int32(), pa.string())
-_ABSENT = "it does not apply, or the profile does not record it"
+_ABSENT = "the profile does not record it"
 
 
 def _always(name: str, type_: pa.DataType, meaning: str) -> Column:
@@ -161,14 +161,12 @@ COLUMNS = (
     _recorded(
         "graph_node_id",
         _INT,
-        "node of the CUDA graph that replayed the activity, or that captured the runtime call "
-        "(Nsight Systems)",
+        "node of the CUDA graph to which the activity or call belongs (Nsight Systems)",
     ),
     _recorded(
         "op_name",
         _TEXT,
-        "name of the framework op that caused the activity, if the activity records it (XPlane: "
-        "tf_op)",
+        "name of the framework op that caused the activity (XPlane: tf_op)",
     ),
     _recorded("shapes", _TEXT, "shapes of the op's inputs, JSON"),
     _recorded("dtypes", _TEXT, "element types of the op's inputs, JSON"),
@@ -176,27 +174,23 @@ COLUMNS = (
     _recorded(
         "launch_config",
         _TEXT,
-        "launch of a kernel, JSON. Keys: grid (number of blocks by x, y, z), block (number of "
-        "threads by x, y, z), registers (per thread), shared_bytes (per block), "
-        "dynamic_shared_bytes (part of shared_bytes), estimated_occupancy and "
-        "theoretical_occupancy (shares); for a collective also message_bytes, group_size (number "
-        "of ranks) and process_group",
-        f"{_ABSENT}, or an older lstmprof wrote the run: ingest the profile again",
+        "launch of a kernel, JSON: grid, block, registers per thread, shared memory, occupancy",
+        _ABSENT,
     ),
     _recorded(
         "sequence_number",
         _INT,
-        "number of the autograd node that the op creates (forward) or runs (backward)",
+        "number of the autograd node that the op creates or runs",
     ),
     _recorded(
         "forward_thread",
         _INT,
-        "for a backward op, the number that the profiler gave the thread of its forward op",
+        "for a backward op, number of the thread of its forward op",
     ),
     _derived(
         "parent_id",
         _INT,
-        "event_id of the innermost event of the same thread that contains this event",
+        "event_id of the innermost event that contains this event",
     ),
     _derived("launch_id", _INT, "for an activity, event_id of the runtime call that enqueued it"),
     _derived("op_id", _INT, "for an activity or runtime call, event_id of the op that issued it"),
