@@ -41,22 +41,16 @@ FORMATS = (
 
 
 def read(path: Path) -> Profile:
-    """Return the profile in the file at ``path``, which may be gzipped.
+    """Read the profile at ``path``, which may be gzipped.
 
     Raises:
-        ProfileError: the file does not exist, is damaged or empty, or has no known format.
+        ProfileError: the file is missing, damaged, empty, or of an unknown format.
     """
     return read_raw(Path(path), functools.partial(raw_file.load, Path(path)))
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """Return the profile in the file that ``load`` returns.
-
-    ``label`` is the path or URL of the file, which messages show.
-
-    Raises:
-        ProfileError: the file cannot be loaded, is damaged or empty, or has no known format.
-    """
+    """Read the profile that ``load`` returns; messages show ``label``, its path or URL."""
     try:
         streamed = stream.profile_of_file(label) if isinstance(label, Path) else None
         if streamed:

@@ -302,9 +302,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three times per frame: launched on a device, backward on the host, backward on a
-    device.
-    """
+    """Return each frame's device time, and the host and device time of its backward ops."""
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)

@@ -32,20 +32,18 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
 
-#: The category of kernels whose work does not grow with the batch size.
+#: Kernels of this category do not work more with a larger batch.
 _NOT_OF_THE_BATCH = "optimizer"
-#: Names of Python frames and ranges of code that Inductor compiled. This code launches kernels from
-#: Python.
+#: Frames and ranges of code that Inductor compiled, which launches kernels from Python.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: PyTorch ops for which the size of the result depends on the data. The host waits for this size,
-#: so a CUDA graph cannot contain these ops.
+#: Ops whose result size depends on the data. The host waits for it, so a CUDA graph cannot contain
+#: them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
-#: Ops of TensorFlow that XLA does not compile.
 _NOT_XLA = re.compile(r":(?:CTCLoss|CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell)\w*$")
 _FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagrad", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
@@ -89,7 +87,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether the step replays no CUDA graph, but may be captured as a CUDA graph."""
+    """Return whether a CUDA graph could replay the step, and none does yet."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -180,7 +178,7 @@ def fused_optimizer(f: Finding) -> Match | None:
 
 
 def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
-    """Return the ns per step that the optimizer takes in ``contributors``."""
+    """Return the time per step that the optimizer takes."""
     return sum(
         c.ns
         for c in contributors
@@ -189,7 +187,7 @@ def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
 
 
 def _can_fuse(profile: StepProfile) -> bool:
-    """Return whether the optimizer in the profile has a fused form."""
+    """Return whether the optimizer has a fused form."""
     if profile.info.workload.optimizer is not None:
         return True
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
@@ -208,10 +206,9 @@ def _can_fuse(profile: StepProfile) -> bool:
     sources=("https://openxla.org/xla/tf2xla",),
 )
 def xla(f: Finding) -> Match | None:
-    # On a CPU, steps with XLA took 1.1 to 1.25 times as long as steps without XLA (TensorFlow
-    # 2.21, 16 and 64 sequences). So the fix on a CPU is to unroll a Keras layer: 4.8 ms became
-    # 4.4 ms. The ops of the cells remain. So unrolling saves at most the dispatch, lists and sums
-    # of gradients in the loops.
+    # On a CPU, steps with XLA took 1.1 to 1.25 times as long as without (TensorFlow 2.21, 16 and 64
+    # sequences). So the fix on a CPU is to unroll a Keras layer: 4.8 ms became 4.4 ms. Only the
+    # dispatch, lists and sums of gradients in the loops vanish.
     profile = f.slow
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):

@@ -30,8 +30,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import LOOP
 
-#: Least number of matmuls, or of runs of the loop's body, per step that count as a loop over time
-#: steps. Chosen by hand.
+#: This many matmuls, or runs of a loop's body, per step are a loop over time steps. Chosen by hand.
 _SERIES = 8
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
 _JAX_TANH = re.compile(r"while/body/.*tanh$")
@@ -68,10 +67,7 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return words for the layer that a loop of JAX computes, such as ``the LSTM``.
-
-    Return None if the profile shows no such loop, or if cuDNN cannot compute the layer.
-    """
+    """Return words for the layer that a loop of JAX computes, if cuDNN could compute it."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None
@@ -126,7 +122,7 @@ def small_loop(f: Finding) -> Match | None:
     ),
 )
 def gates_apart(f: Finding) -> Match | None:
-    # XLA calls the ops of the loop one by one from a table (thunks). A call takes longer than the
+    # XLA calls the ops of the loop one by one from a table (thunks), which takes longer than the
     # work of a small op.
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]

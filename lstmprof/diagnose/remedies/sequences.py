@@ -1,9 +1,8 @@
 """Causes: PyTorch layers that run one time step or one sequence at a time.
 
-There are two reasons. The program calls the layer for parts of its input. Or the layer runs on a
-CPU, and oneDNN cannot compute it in one op: oneDNN computes only nn.LSTM, in float32 or bfloat16
-and without a projection. For all other layers, ATen loops over time steps
-(aten/src/ATen/native/RNN.cpp).
+Either the program calls the layer for parts of its input, or oneDNN has no op for the layer on a
+CPU: it computes only nn.LSTM, in float32 or bfloat16 and without a projection. ATen then loops over
+time steps (aten/src/ATen/native/RNN.cpp).
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.implementations import LAYER_OP
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: Least number of backward ops of indexing (x[t]) per step that count as a loop over time steps.
-#: The ops must be on tensors of one shape; the second number is for profiles without recorded
-#: shapes. Chosen by hand.
+#: This many backward ops of x[t] per step, on tensors of one shape, are a loop over time steps;
+#: without recorded shapes, more. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
-#: The ``library`` of a row of the layer table if the layer's op called no library such as oneDNN.
+#: The library of layers that ATen computes itself.
 _NO_LIBRARY = "ATen"
 _RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
 _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all"
@@ -53,7 +51,7 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # Keras wrote the loop, or another row matches the repeated calls of a layer.
+    # Keras wrote the loop, or another row matches the repeated calls of a layer
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -145,7 +143,7 @@ def relaid_input(f: Finding) -> Match | None:
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers that ATen runs op by op on a CPU, if ``is_reason`` is True for their rows."""
+    """Match layers that ATen runs op by op on a CPU, for a given reason."""
     profile = finding.slow
     rows = [
         row
@@ -200,8 +198,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
 )
 def no_lstm(finding: Finding) -> Match | None:
     # nn.LSTM runs as one op and so saves calls: with 64 units, nn.GRU took 14.6 ms and nn.LSTM 9.7
-    # ms. nn.LSTM is not faster than an nn.RNN with 256 units, which spends most of its time in
-    # matmuls (PyTorch 2.13 on a CPU).
+    # ms. It is not faster than an nn.RNN with 256 units, which spends most of its time in matmuls
+    # (PyTorch 2.13 on a CPU).
     if not is_mostly_calls(finding.slow):
         return None
     return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))

@@ -38,18 +38,17 @@ from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: If reads of values take at least this share of the step, they are named as the cause. If waits
-#: take at least this share, lstmprof advises to record Python frames. Chosen by hand.
+#: Reads of values, or waits without Python frames, are worth a fix from this share of the step on.
+#: Chosen by hand.
 _MUCH = 0.2
-#: Names of Python frames in profiles of torch.profiler.
+#: Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
-#: Beginning of the names of module frames (``nn.Module: LSTM_0``) in profiles of torch.profiler.
+#: Frames of modules (``nn.Module: LSTM_0``) in profiles of torch.profiler.
 _MODULE = "nn.Module: "
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
-#: Ops that fill a new tensor with numbers.
 _MAKES = re.compile(
     r"aten::(?:normal|uniform|bernoulli|random|rand\w*|multinomial|fill|zero|arange)_?$"
 )
@@ -58,8 +57,8 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: PyTorch's wrappers of distributed training. A row has the names of the wrapper's ops and ranges,
-#: the names of its communication kernels, and how to make this communication overlap other work.
+#: PyTorch's wrappers of distributed training: their ops and ranges, their communication kernels,
+#: and how to overlap this communication with other work.
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
@@ -75,7 +74,7 @@ _OVERLAP = (
 
 
 def _blocking_calls_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls that are inside an op whose name satisfies ``inside``."""
+    """Return the blocking calls inside ops with such a name."""
     return [h for h in f.slow.seen.blocking_calls if h.within is not None and inside(h.within)]
 
 
@@ -317,7 +316,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the ns per step in which the diagnosed device waits for other ranks; 0 if unknown."""
+    """Return how long the device waits for other ranks per step."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 
