@@ -112,9 +112,8 @@ _EACH = 0.9
     name="nodes of a level together",
     cause="the LSTM cells form trees, and run node by node",
     fix="call the cell once per level of all trees, from the leaves to the roots (see DGL)",
-    condition="A step runs eight or more LSTM cells one by one. `lstmprof run` or `lp.profile` saw "
-    "that a function of the script calls itself several times from one call. This function takes "
-    "at least half as long as the forward passes of the cells",
+    condition="A step runs eight or more LSTM cells one by one, inside a function of the script"
+    " that calls itself several times",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     first=True,
@@ -146,11 +145,8 @@ def forms_trees(profile: StepProfile) -> bool:
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="One of these shows that a layer runs one cell at a time: the captured "
-    "implementation, an op that computes a single cell, or eight or more LSTM cells per step. On a "
-    "CPU, only layers of PyTorch count, because the layer ops of other frameworks are not faster "
-    "there. A GRU or a plain RNN on a CPU counts only if dispatch and Python take at least half of "
-    "the step",
+    condition="A step runs eight or more LSTM cells one by one. On a CPU, only layers of "
+    "PyTorch count, because the layer ops of other frameworks are not faster there",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
@@ -182,9 +178,8 @@ def layer_in_one_op(f: Finding) -> Match | None:
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
     fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn=False",
-    condition="The profile contains shapes, and one call of compiled code multiplies the hidden "
-    "state by the weights of all gates eight or more times. On a CPU, the layer must also be an "
-    "LSTM in float32 or bfloat16",
+    condition="One call of compiled code multiplies the hidden state by the weights of all "
+    "gates eight or more times",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -232,10 +227,8 @@ def loop_asks_host(f: Finding) -> Match | None:
     cause="a recurrent network that can run all time steps at once runs them one by one",
     fix="install the network's GPU kernels, or use the network's form that computes all steps at "
     "once",
-    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
-    "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
-    "runs. On a GPU, the GPU also waits for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
-    "minLSTM count",
+    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, minGRU or minLSTM "
+    "calls the same op 32 or more times, and no kernel made for these networks runs",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -262,9 +255,8 @@ def reference_form(f: Finding) -> Match | None:
     name="whole sequence in one call",
     cause="a recurrent layer is called once per time step",
     fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
-    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
-    "one time step. If the profile has no shapes, the time steps of a call are unknown, and the "
-    "minimum is 16 calls. Models of Keras do not count",
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time "
+    "for one time step",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     first=True,
@@ -296,9 +288,8 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     name="no value in the loop",
     cause="the loop over time steps reads a value (.item()) in every time step",
     fix="keep the value as a tensor, and read the tensor after the loop",
-    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
-    "these calls, an op reads a value from a tensor to Python (aten::item) before the "
-    "next cell starts",
+    condition="The step calls a cell, such as LSTMCell, once per time step. After half of these"
+    " calls or more, an op copies a value from a tensor to Python (aten::item)",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -357,9 +348,9 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="The run is of a built-in implementation (`lstmprof list`) with a handwritten cell, "
-    "and each time step runs a matmul that does not need the result of the previous time step. On "
-    "a CPU, dispatch also takes at least half of the step",
+    condition="A built-in implementation (`lstmprof list`) with a handwritten cell multiplies "
+    "the inputs by their weights in every time step. On a CPU, dispatch also takes at"
+    " least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -385,9 +376,9 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="The run is of a built-in implementation (`lstmprof list`) with a handwritten cell, "
-    "and the cell runs five or more elementwise ops per time step. On a CPU, the run is also "
-    "compared with a faster run of torch-compile",
+    condition="A built-in implementation (`lstmprof list`) with a handwritten cell runs five or"
+    " more elementwise ops per time step. On a CPU, the run is also compared with a "
+    "faster run of torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -421,9 +412,8 @@ def _per_cell(profile: StepProfile, name: str) -> float:
     name="fuse the cell",
     cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
     fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
-    condition="The layer runs as a loop of cells. In each time step, the cell also runs a "
-    "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
-    "(peepholes)",
+    condition="The layer runs as a loop of cells. The cell also normalises, draws random "
+    "numbers or has peepholes",
     kinds=(*HOST, *WORK),
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
 )

@@ -30,9 +30,9 @@ _HAND_OVER_NS = 1_000_000
     name="workers",
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
-    "process needs about 1 ms to pass a batch on). Or the DataLoader has worker processes, but the "
-    "step still waits for a batch; the fix is then another number of workers",
+    condition="The DataLoader has no worker processes and takes more than 1 ms per step. Or it "
+    "has workers, but the step still waits for a batch; then change the number of "
+    "workers",
     kinds=(INPUT,),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
@@ -78,7 +78,7 @@ def dataset(f: Finding) -> Match | None:
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
     condition="The step has an input phase, such as a range named input, but uses neither a "
-    "DataLoader nor tf.data. Captures of built-in implementations do not count",
+    "DataLoader nor tf.data",
     kinds=(INPUT,),
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

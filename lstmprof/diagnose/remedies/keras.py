@@ -169,10 +169,9 @@ def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), as cuDNN requires; {_SIMILAR}",
-    condition="The loop of a recurrent layer selects values by a mask eight or more times per step "
-    "(in PyTorch, only if recorded Python frames show Keras layers). Or `lstmprof run` saw padded "
-    "sequences enter a Keras model that masks its input and runs one cell at a time. In both "
-    "cases, no single op runs a whole layer",
+    condition="A recurrent layer selects values by a mask eight or more times per step, or "
+    "`lstmprof run` saw padded sequences in a Keras model that masks its input. No "
+    "single op runs the whole layer",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     sources=(
@@ -201,9 +200,8 @@ def masked(f: Finding) -> Match | None:
     name="Keras off its standard loop",
     cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
     fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs a Keras layer as a loop (in Keras 2, the function standard_lstm), and no "
-    "cuDNN layer op. The profile shows no reason for this, such as a mask or an option that cuDNN "
-    "does not support",
+    condition="A GPU runs a Keras layer as a loop instead of a cuDNN op, and the profile shows "
+    "no reason, such as a mask",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     sources=(
@@ -232,10 +230,8 @@ def standard_loop(f: Finding) -> Match | None:
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
     fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras. lstmprof recognises such a layer by its "
-    "Python frames (PyTorch) or by its name scope (JAX on a GPU). No single op runs the whole "
-    "layer. On a GPU, the profile shows no reason for this: no mask and, in JAX, no option of the "
-    "layer that cuDNN does not support",
+    condition="The step runs a recurrent layer of Keras, and no single op runs the whole layer."
+    " The profile shows no reason, such as a mask",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     sources=(

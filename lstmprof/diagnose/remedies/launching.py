@@ -58,11 +58,9 @@ _UNROLL = "set unroll=True of the Keras layer: its time steps then run without a
     name="CUDA graph",
     cause="the GPU waits for each kernel launch",
     fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
-    condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). Nothing "
-    "prevents a graph: shapes and sequence lengths are constant, and the step has no tracing, no "
-    "CTC loss, no communication and no op whose result size depends on the data (aten::nonzero). "
-    "The step does not replay a graph yet. If the host reads values of tensors, the step makes at "
-    "least ten times as many launches as reads",
+    condition="The GPU waits for launches, and nothing prevents a graph: shapes are constant, "
+    "and the step has no tracing, no CTC loss, no communication and no op whose "
+    "result size depends on the data",
     kinds=HOST,
     frameworks=TORCH,
     sources=(
@@ -128,9 +126,8 @@ def compiled_step(f: Finding) -> Match | None:
     name="fuse elementwise ops",
     cause="each elementwise op reads its inputs from memory and writes its result there",
     fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
-    condition="A GPU runs ten or more elementwise kernels per step, and these kernels take at "
-    "least half of the elementwise time. No kernel comes from a compiler such as Triton or XLA, "
-    "and no step traces a function",
+    condition="Ten or more elementwise kernels per step take at least half of the elementwise "
+    "time on a GPU, and no compiler, such as Triton or XLA, made these kernels",
     kinds=(MEMORY,),
     frameworks=TORCH,
     instead="the fused kernels",
@@ -152,9 +149,9 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer has a fused form that the step does not use. Either the optimizer "
-    "takes at least half of a kind of time, such as elementwise. Or the GPU waits for launches, "
-    "and the optimizer launches ten or more kernels per step",
+    condition="The optimizer has a fused form that the step does not use. It takes at least "
+    "half of a kind of time, such as elementwise, or launches ten or more kernels per"
+    " step while the GPU waits for launches",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     several_kinds=True,
@@ -202,11 +199,8 @@ def _can_fuse(profile: StepProfile) -> bool:
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"compile the function with XLA: {_XLA}",
-    condition="The run does not use XLA, and no step traces or compiles a function. In addition, "
-    "one of three cases holds. (1) A GPU runs a built-in implementation (`lstmprof list`) that "
-    "XLA can compile. (2) A GPU runs another program and waits for its launches, and XLA can "
-    "compile all ops of the step. (3) A CPU runs a Keras layer as a loop over time steps, and "
-    "dispatch, lists and sums of gradients in the loop take 5 % or more of the step",
+    condition="The run does not use XLA. A GPU waits for the launches of ops that XLA can "
+    "compile, or a CPU runs a Keras layer as a loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
     sources=("https://openxla.org/xla/tf2xla",),
@@ -255,10 +249,9 @@ def larger_batch(f: Finding) -> Match | None:
     name="fill the GPU",
     cause="kernels are too small: they leave at least half of the GPU's multiprocessors idle",
     fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
-    condition="The run is not compared with another run, and small kernels take at least half of "
-    "the matmul time or of the elementwise time. A kernel is small if it has at most half as many "
-    "thread blocks as the GPU has multiprocessors (the profile contains both numbers). Persistent "
-    "kernels and kernels of the optimizer do not count",
+    condition="Small kernels take at least half of the matmul time or of the elementwise time. "
+    "A kernel is small if it has at most half as many thread blocks as the GPU has "
+    "multiprocessors",
     kinds=WORK,
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",

@@ -159,10 +159,8 @@ def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
     name="persistent kernels",
     cause="cuDNN runs its standard kernels instead of the faster persistent kernels",
     fix=f"{_MEET}, which need certain batch sizes, hidden sizes and element types",
-    condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
-    "the backward pass. If the profile has no such names, the layer violates one of PyTorch's "
-    "conditions for persistent kernels. These conditions concern the element type, sizes, layers, "
-    "directions, packing, projection and device",
+    condition="The names of the kernels show that cuDNN ran its standard kernels, or the layer "
+    "violates one of PyTorch's conditions for persistent kernels",
     kinds=(GEMM, MEMORY, LAUNCH),
     frameworks=TORCH,
     sources=(
@@ -208,8 +206,7 @@ def _needs(runs: list[Run], hidden: int) -> str:
     name="cells instead of MIOpen",
     cause="MIOpen runs the layer one time step at a time",
     fix="turn MIOpen off (torch.backends.cudnn.enabled = False), or replay the step as a HIP graph",
-    condition="The op miopen_rnn runs on a GPU. If the profile shows which kernels this op "
-    "launches, they are at least one per time step",
+    condition="The op miopen_rnn runs on a GPU, with one or more kernels per time step",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -234,10 +231,9 @@ def layer_on_miopen(f: Finding) -> Match | None:
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies; copies that make "
-    "the input contiguous do not count. If flatten_parameters() ran but copied nothing (no op "
-    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type. The fix is then to "
-    "give each layer its own weights of one element type",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies of its weights. "
+    "If flatten_parameters() does not help, give each layer its own weights of one "
+    "element type",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -266,8 +262,7 @@ def weights_apart(f: Finding) -> Match | None:
     name="cast the layer's weights once",
     cause="autocast casts the weights of the layer on every call",
     fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
-    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op. "
-    "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op",
     kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     sources=(

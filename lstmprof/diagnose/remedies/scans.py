@@ -42,9 +42,8 @@ _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
-    "loop's ops contain LSTM, or the loop computes tanh and no name contains GRU. The profile "
-    "shows no cuDNN layer op and no Keras layer",
+    condition="A GPU runs the loop of an LSTM with eight or more matmuls per training step, but"
+    " no cuDNN layer op and no Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     sources=(
@@ -112,8 +111,8 @@ def small_loop(f: Finding) -> Match | None:
     name="gates together",
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
+    condition="A CPU runs a recurrent layer of JAX with several matmuls per time step, each for"
+    " some of the gates, and dispatch takes a quarter of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     sources=(

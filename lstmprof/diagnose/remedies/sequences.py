@@ -43,9 +43,8 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     name="unbind before the loop",
     cause="for each x[t] in the loop, the backward pass writes a gradient as large as the whole x",
     fix="iterate over x.unbind(0) instead of indexing x[t]",
-    condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
-    "network. If the number of time steps is unknown, a training step runs the op eight or more "
-    "times on tensors of one shape (16 or more times if the profile has no shapes)",
+    condition="The backward op of indexing (aten::select_backward) runs once per time step of "
+    "the network",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     several_kinds=True,
@@ -72,8 +71,7 @@ def indexed_time_steps(f: Finding) -> Match | None:
     name="batch the sequences",
     cause="the layer is called for one sequence after another",
     fix=_PAD_ALL,
-    condition="A step calls the op of a layer eight or more times with weights of the same shapes. "
-    "Each call is for a batch of one sequence with several time steps",
+    condition="A step calls the op of a layer eight or more times, each time for a single sequence",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -168,8 +166,8 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
-    condition="A CPU runs a PyTorch LSTM in bfloat16, and the profile shows no oneDNN op inside "
-    "the layer. The layer has no projection (proj_size), and its sequences are not packed",
+    condition="A CPU runs a PyTorch LSTM in bfloat16, without a oneDNN op. The layer has no "
+    "projection and no packed sequences",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     several_kinds=True,
@@ -190,8 +188,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for a whole nn.GRU or nn.RNN: it runs each time step op by op",
     fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
-    condition="A CPU runs a GRU or a plain RNN of PyTorch, and the profile shows no library op "
-    "inside the layer. Dispatch and Python take half of the step or more",
+    condition="A CPU runs a GRU or a plain RNN of PyTorch without a library op, and dispatch "
+    "and Python take half of the step or more",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -211,8 +209,7 @@ def no_lstm(finding: Finding) -> Match | None:
     name="float32",
     cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
     fix="compute in float32: model.float() and inputs.float()",
-    condition="A CPU runs a PyTorch LSTM in float64, and the profile shows no library op (such as "
-    "oneDNN's) inside the layer",
+    condition="A CPU runs a PyTorch LSTM in float64, without a library op such as oneDNN's",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -227,8 +224,8 @@ def in_float64(f: Finding) -> Match | None:
     name="project afterwards",
     cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
     fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
-    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), and the profile shows no "
-    "library op (such as oneDNN's) inside the layer",
+    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), without a library op "
+    "such as oneDNN's",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

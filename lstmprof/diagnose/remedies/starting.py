@@ -86,12 +86,8 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or one of "
-    "these calls takes unusually long: the first launch of a kernel, a call of a CUDA or HIP "
-    "function before the first kernel, or the first call of an op (only if the profile has no step "
-    "markers). A call takes unusually long if it takes at least 1 ms, and at least ten times as "
-    "long as the median of the later calls of the same function (a hundred times for an op on a "
-    "CPU, and for an op of PyTorch that only calls other ops)",
+    condition="A profiled step loads code (such as cuModuleLoad), or its first launch, GPU call"
+    " or op takes at least 1 ms and many times as long as later calls",
     kinds=(START,),
     first=True,
     sources=tuple(_ON_LOADING.values()),
@@ -226,9 +222,8 @@ def _keep(f: Finding, change: Recompiled) -> str:
     cause="torch.compile compiled a function too often and gave up, so PyTorch runs the function "
     "eagerly",
     fix="keep the shapes, types and values constant on which the compiled function depends",
-    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
-    "function (torch._dynamo.config.recompile_limit). The profiled steps look up compiled code, "
-    "but run none",
+    condition="PyTorch reported that a function reached torch.compile's limit of compilations "
+    "(recompile_limit), and the profiled steps run no compiled code",
     kinds=(*HOST, causes.MEMORY),
     frameworks=TORCH,
     first=True,
@@ -341,10 +336,8 @@ _CALLING = re.compile(
     name="jit the whole",
     cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
-    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU also "
-    "waits for launches. On a CPU, the calls of these programs also take at least half of the "
-    "dispatch time. Or JAX compiles in several steps, and mostly single JAX operators",
+    condition="A step makes ten or more calls of small compiled programs, such as single JAX "
+    "operators. Or JAX compiles single operators in several steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
     several_kinds=True,
@@ -450,9 +443,8 @@ def _called(name: str) -> str:
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and at least ten eager operators for each "
-    "call of a tf.function. The calls of these operators take at least half of the dispatch time. "
-    "TensorFlow does not trace or compile a function in any step",
+    condition="A step runs ten or more eager operators per call of a tf.function, and the calls"
+    " of these operators take at least half of the dispatch time",
     kinds=HOST,
     frameworks=TENSORFLOW,
     several_kinds=True,

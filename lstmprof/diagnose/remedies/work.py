@@ -84,8 +84,7 @@ def repeated(f: Finding) -> Match | None:
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
     fix="cast weights and inputs once, before the loop over time steps",
-    condition="Autocast casts at least once per time step in a run of `lstmprof capture`. In other "
-    "profiles, layers run one cell at a time, and a step has eight or more casts to half precision",
+    condition="Layers run one cell at a time, and a step has eight or more casts to half precision",
     kinds=(CAST,),
     frameworks=TORCH,
     sources=(
@@ -122,8 +121,7 @@ def _casts_to_half(f: Finding) -> Match | None:
     name="keep one type",
     cause="an op casts tensors from one element type to another",
     fix="avoid casts: create each tensor in the dtype that the next op uses",
-    condition="The names of ops or kernels show casts, and the profile shows which op makes most "
-    "of these casts",
+    condition="The profile contains casts, and shows which op makes most of these casts",
     kinds=(CAST,),
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -240,8 +238,8 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
     name="multiples of 8",
     cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
     fix="pad the sizes of these matmuls to multiples of 8",
-    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of this "
-    "matmul uses no tensor cores, or it is a kernel for unaligned rows",
+    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8, and the matmul's "
+    "kernel uses no tensor cores or is one for unaligned rows",
     kinds=(GEMM,),
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
@@ -275,9 +273,9 @@ def odd_sizes(f: Finding) -> Match | None:
     cause="the gradient and the optimizer process all rows of an embedding table, although a step "
     "uses few rows",
     fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
-    condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
-    "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
-    "embedding's shape; an output layer that shares the weights would do so",
+    condition="The step runs aten::embedding_dense_backward, although it looks up at most a "
+    "quarter of the embedding's rows. No output layer shares the weights of the "
+    "embedding",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
