@@ -31,7 +31,7 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a host thread does, in the order of ``state_codes``; then no event, and unknown thread.
+#: What the host does: a thread's state, no recorded event, or an unknown thread.
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
 #: Causes of a device's idle time; ``tail:`` marks the time after a step's last activity.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
@@ -86,7 +86,7 @@ def attributed(
 
 
 class Attribution:
-    """Attributes the time of ``events``, one rank after another; shares intermediate results."""
+    """Finds what hosts and devices did at each time, for one rank after another."""
 
     def __init__(self, events: EventTable) -> None:
         self._events = events

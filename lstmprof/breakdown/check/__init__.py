@@ -329,7 +329,8 @@ QUESTIONS = (
 )
 
 
-#: These data need a second run or slow down each op, so no recipe suggests them by default.
+#: Alone, these checks get no recipe for a better profile: it would take a second run, or slow down
+#: each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3

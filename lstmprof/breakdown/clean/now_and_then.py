@@ -25,8 +25,8 @@ RARE_SHARE = 0.5
 LEAST_RARE_SHARE = 0.02
 #: Long events take more than this many times their usual time.
 LONG = 3
-#: Events that are long in some steps must explain this share of the extra time of all steps, and so
-#: many times their usual share of a step: preemptions hit the longest op most often.
+#: An event that is long in some steps is listed if it explains this share of the steps' extra time,
+#: and this many times its usual share of a step: preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
 #: In names of Python frames of PyTorch's profiler
 _PROFILER = "torch/profiler/"

@@ -28,7 +28,7 @@ from lstmprof.events.threads import thread_ids
 MOST_PAIRS = 200_000_000
 #: Differs between steps: TensorFlow's ``#id=3,step=7#``, memory addresses, step numbers.
 VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
-#: In place of a parent that is missing
+#: Codes of events without a parent in the step
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 

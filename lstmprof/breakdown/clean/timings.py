@@ -25,8 +25,8 @@ from lstmprof.runs.metadata import RunInfo
 
 #: Fewest iterations before, and after, the profile of a round to report a change of the step time.
 LEAST_ITERATIONS = 5
-#: A process has changed if steps take longer after the profile by this share, in so many rounds.
-#: Chosen by hand, above the differences between rounds of one process on a quiet machine.
+#: A process has changed if steps take longer after the profile by this share, in at least this many
+#: rounds. Chosen by hand, above the differences between rounds of one process on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: A thread counts as alone if the other threads of its process run for at most this share of the

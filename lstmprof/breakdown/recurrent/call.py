@@ -109,7 +109,7 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
 
 
-#: 32 layers with two directions
+#: Joined to one network at most: 32 layers with two directions.
 MOST_LOOPS = 64
 
 

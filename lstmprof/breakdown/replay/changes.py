@@ -261,8 +261,8 @@ ERRORS: Mapping[str, Error] = {
 def compiled(graph: StepGraph) -> ReplayTimes:
     """Forecast the step with its forward and backward pass compiled.
 
-    Python, dispatch and launches take no time there, and consecutive elementwise ops are fused.
-    What a compiler adds, such as guards, is not included.
+    Python and dispatch take no time there, launches have no latency, and consecutive elementwise
+    ops are fused. What a compiler adds, such as guards, is not included.
     """
     times, inside = unchanged_times(graph), _inside(graph)
     idle = graph.segments.column("category").is_null().to_numpy()

@@ -15,7 +15,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: A larger shape is damaged.
+#: Most elements of a tensor; a larger shape is a damaged record.
 _MOST_ELEMENTS = 2**48
 
 
