@@ -94,14 +94,15 @@ class Breakdown:
         return source.table(name)
 
     def events(self) -> EventTable:
-        """Return the events of the run, with ``step_range`` applied."""
+        """Return the events of the run; ranges that match ``step_range`` become steps."""
         events = self.run.events()
         return _marked(events, self.step_range) if self.step_range else events
 
     def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
         """Return the events of ``rank``.
 
-        One event of each type of the other ranks is kept, so that threads keep their numbers.
+        A few events of other ranks stay, so that threads have the same numbers as in the whole
+        profile.
 
         Args:
             loaded: events that are already in memory, from ``events_of_ranks``.
@@ -112,13 +113,13 @@ class Breakdown:
         return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """Return the events of ``ranks``, and one of each type of the others for thread numbers."""
+        """Return the events of ``ranks``, and a few of others, which keep thread numbers equal."""
         names = SCHEMA.names
         loaded = self.packed(names) if self.step_range else self.run.packed(names)
         return loaded.only(names, rows_of_ranks(loaded, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Return ``columns`` of the events in narrow integers, with a third of the memory."""
+        """Return ``columns`` of the events in narrow integers, which need a third of the memory."""
         if self.step_range:
             return packed(self.events().select(columns))
         return Packed(self.run.narrow_events(columns))
@@ -141,9 +142,9 @@ class Breakdown:
     def attributed_steps(
         self, rank: int | None, device: int | None
     ) -> tuple[EventTable, list[Window], Intervals]:
-        """Return the events, steps and time intervals (with causes) of a device or of the host.
+        """Return the events, steps and time intervals (with causes) of a device or the host.
 
-        These are of the clean step if it can be computed, else of the profiled steps.
+        Disturbances and the profiler's overhead are removed if there are enough steps.
         """
         if self.has_clean:
             clean = self.clean(rank, device)
@@ -159,7 +160,7 @@ class Breakdown:
 
     @cached_property
     def has_clean(self) -> bool:
-        """Return whether there are enough steps and few enough events for a clean step."""
+        """Return whether there are enough steps, and few enough events, to remove disturbances."""
         fewest = min((count for count in Counter(w.rank for w in self.windows).values()), default=0)
         if fewest < LEAST_STEPS and not self._timed:
             return False
@@ -178,10 +179,10 @@ class Breakdown:
         return timings(table, self.run.info, clean.span, work_varies=clean.work_varies)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Return the time of one step by work and cause of idle time, for each rank and device.
+        """Return where the time of a step goes, for each rank and device.
 
-        This is the clean step. With ``profiled``, or if too few steps or too many events were
-        recorded, it is the mean profiled step.
+        This is the step without disturbances. With ``profiled``, or if too few steps or too many
+        events were recorded, it is the mean profiled step.
         """
         lanes = mean_steps(self.ledger)
         if profiled or not self.has_clean:
@@ -313,7 +314,7 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the step of each run, rank and device, with one row per kind of work or idle cause.
+    """Return the step of each run, rank and device; rows are kinds of work and idle causes.
 
     ``steps`` is ``clean`` (without disturbances) or ``profiled`` (the mean profiled step).
     """
@@ -369,7 +370,7 @@ def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return each run's step time divided by the shortest among its comparable runs, by index."""
+    """Return each run's step time over that of the fastest comparable run, by index."""
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
         steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}

@@ -56,9 +56,9 @@ class Recording:
 class MeanStep:
     """The mean step of one device of a rank, or of the host if ``device`` is None.
 
-    ``parts`` are (category of work or cause of idle time, with their state and ns), summed over
-    ``steps`` steps; they sum to ``total_ns``. ``clean``: without disturbances and profiler
-    overhead. ``recording``: the profiler's overhead, if lstmprof recorded the profile.
+    ``parts`` are (busy or idle, category of work or cause of idle time, ns), summed over ``steps``
+    steps; they sum to ``total_ns``. ``clean``: without disturbances and profiler overhead.
+    ``recording``: the profiler's overhead, if lstmprof recorded the profile.
     """
 
     rank: int | None
@@ -75,7 +75,7 @@ class MeanStep:
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """Return (state, part, ns) of the mean step."""
+        """Return (busy or idle, category of work or cause of idle time, ns) of the mean step."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 

@@ -1,8 +1,8 @@
 """Answer an SQL query over the tables of runs, with DuckDB.
 
 DuckDB may read only the runs' files, loads no extension and uses no network. Source: DuckDB,
-"Securing DuckDB". Parquet files are views and rows are fetched in batches, so both may be larger
-than memory.
+"Securing DuckDB". Files and answers may be larger than memory, because files are views and rows are
+fetched in batches.
 """
 
 from __future__ import annotations

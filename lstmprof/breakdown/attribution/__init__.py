@@ -31,7 +31,7 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a host thread does, in the order of ``state_codes``; then no event, and unknown thread.
+#: What the host does: a thread's state, no recorded event, or an unknown thread.
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
 #: Causes of a device's idle time; ``tail:`` marks the time after a step's last activity.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
@@ -81,12 +81,12 @@ class Intervals:
 def attributed(
     events: EventTable, windows: Sequence[Window], rank: int | None
 ) -> dict[int | None, Intervals]:
-    """Return each device's time intervals in the steps of ``rank``; the key None is the host."""
+    """Find what each device of ``rank``, or its host (None), did at each time of the steps."""
     return Attribution(events).intervals(windows, rank)
 
 
 class Attribution:
-    """Attributes the time of ``events``, one rank after another; shares intermediate results."""
+    """Finds what hosts and devices did at each time, for one rank after another."""
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
@@ -99,7 +99,7 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Intervals]:
-        """Return each device's time intervals in the steps of ``rank``; the key None is the host.
+        """Find what each device of ``rank``, or its host (None), did at each time of the steps.
 
         ``waits`` (idle times of each device in the whole profile) and ``within`` (start, end) are
         for a section of the profile.

@@ -36,8 +36,8 @@ _BACKWARD_RANGES = {
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }
-#: Which busy thread counts if several are: the lowest number, and 0 for other categories. Idle
-#: states follow from ``_FIRST_IDLE`` on.
+#: Priority of busy threads by category of work: the lowest number counts, and other categories have
+#: 0. Idle states follow from ``_FIRST_IDLE`` on.
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
 #: XLA on a CPU: names of copy instructions, and of the event around a program's instructions.
@@ -108,9 +108,9 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the event that decides what the host does at each time: computing ops come first.
+    """Return the event that decides what the host does at each time, computing ops first.
 
-    ``state`` codes what each event shows of its thread (dispatch, Python, a wait …).
+    ``state`` is a code per event: what its thread does (dispatch, Python, a wait …).
     """
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)

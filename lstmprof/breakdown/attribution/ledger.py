@@ -56,7 +56,7 @@ _Row = tuple[int, int | None, int]
 def ledger(
     events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
-    """Return the time per step, device and part (``SCHEMA``).
+    """Return the time per step and device, by category of work and cause of idle time.
 
     ``waits`` are the idle times of the devices in the whole profile, needed if ``events`` are only
     a section of it.

@@ -22,7 +22,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
 
-#: Which activity counts if several run at once: the lowest number, and 0 for compute.
+#: Priority of copies and memsets if several activities run at once; compute has 0 and comes first.
 _KIND_CLASS = {"memcpy": 2, "memset": 3}
 _COLLECTIVE_CLASS = 1
 
@@ -76,7 +76,7 @@ def _classes(events: EventTable) -> Ints:
 #: Longest launch latency: ``LATENCIES`` times the profile's median latency, but at least
 #: ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: Above this share, leaving out the other events saves no time.
+#: If so many events may explain waits, leaving out the others saves no time.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
@@ -141,7 +141,7 @@ class _Gaps:
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
     """Return the idle times of each device of ``ranks``, from a profile sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # Activities that may continue in the next piece, because they share the latest start.
+    # Activities with the latest start: more with this start may follow in the next piece.
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
@@ -184,7 +184,7 @@ def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
 
 
 def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
-    """Return a mask of the events that may show what a device waited for; None means all events.
+    """Mark the events that may show what a device waited for; None means all events.
 
     A host event can show this only if it runs while a device is idle, before the launch for which
     the device waits.

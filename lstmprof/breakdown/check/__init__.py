@@ -151,7 +151,7 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the kinds of missing data it reports, and a sentence about the recorded data."""
+    """One check: which missing data it reports, and what it says about recorded data."""
 
     name: str
     lacks: tuple[str, ...]
@@ -329,7 +329,8 @@ QUESTIONS = (
 )
 
 
-#: These data need a second run or slow down each op, so no recipe suggests them by default.
+#: Alone, these checks get no recipe for a better profile: it would take a second run, or slow down
+#: each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3

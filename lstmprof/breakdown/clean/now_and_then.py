@@ -25,8 +25,8 @@ RARE_SHARE = 0.5
 LEAST_RARE_SHARE = 0.02
 #: Long events take more than this many times their usual time.
 LONG = 3
-#: Events that are long in some steps must explain this share of the extra time of all steps, and so
-#: many times their usual share of a step: preemptions hit the longest op most often.
+#: An event that is long in some steps is listed if it explains this share of the steps' extra time,
+#: and this many times its usual share of a step: preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
 #: In names of Python frames of PyTorch's profiler
 _PROFILER = "torch/profiler/"
@@ -36,7 +36,7 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in only ``steps`` steps, with its median time there."""
+    """An event that occurs, or is long, in few steps, with its median time there."""
 
     name: str
     steps: int
@@ -53,7 +53,7 @@ def now_and_then(
     on_device: bool,
     foreign: bool,
 ) -> tuple[Rare, ...]:
-    """Return the events that occur, or take long, in some steps only; the longest in total first.
+    """Return events that occur, or take long, in some steps only, longest first.
 
     ``slot`` is equal for matching events of different steps. ``quantile`` of an event's times is
     its usual time. ``on_device``: ignore calls that wait for the device. ``foreign``: another tool
@@ -124,7 +124,7 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return events that are long in some steps and explain most of the steps' extra time.
+    """Return events that are long in some steps, and so explain why these are long.
 
     ``key`` is equal for events that count together.
     """

@@ -87,7 +87,7 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of an event."""
+    """Return the cost of an event, as measured in a loop."""
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)
@@ -106,7 +106,7 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """How many recorded events border on each time interval, and so put part of their cost into it.
+    """How many recorded events border on each time interval, and put cost into it.
 
     ``before``: events that begin at the interval's end. ``after``: events that end at its start.
     ``own``: how many of its two borders the interval shares with its own event.

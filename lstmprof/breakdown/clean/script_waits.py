@@ -22,7 +22,7 @@ from lstmprof.runs.fields import ScriptLine
 
 #: Idle time in which the script waits.
 SCRIPT_WAITS = "waiting"
-#: A busy machine makes all other lines, and all other waits, longer.
+#: Only sleeps stay as long on a busy machine; all other lines and waits get longer.
 SLEEPS = re.compile(r"time\.sleep")
 #: A time between ops that is shorter than this share of all waits gets a wait only if the longer
 #: ones are too short. Chosen by hand.

@@ -25,8 +25,8 @@ from lstmprof.runs.metadata import RunInfo
 
 #: Fewest iterations before, and after, the profile of a round to report a change of the step time.
 LEAST_ITERATIONS = 5
-#: A process has changed if steps take longer after the profile by this share, in so many rounds.
-#: Chosen by hand, above the differences between rounds of one process on a quiet machine.
+#: A process has changed if steps take longer after the profile by this share, in at least this many
+#: rounds. Chosen by hand, above the differences between rounds of one process on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: A thread counts as alone if the other threads of its process run for at most this share of the
@@ -230,7 +230,7 @@ class Iterations:
 
     @property
     def blocked_ns(self) -> float:
-        """Return how much longer than usual the steps' thread sleeps, or waits for input or a lock.
+        """Return how long the steps' thread sleeps, or waits for input or a lock, more than usual.
 
         Time in which other threads waited for a CPU is subtracted, because it may have prolonged
         the wait. The usual time is the 10th percentile. Waits in few iterations do not count.

@@ -54,8 +54,8 @@ MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
 #: except 7.5; PyTorch never requests it there for the batch sizes ``_VOLTA_SLOW``.
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
-#: On compute capability 8.0 and later, plain RNN cells (tanh, relu) get no persistent kernel from
-#: both of these sizes on.
+#: On compute capability 8.0 and later, plain RNN cells (tanh, relu) get no persistent kernel if
+#: both the batch size and the hidden units reach these.
 _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 

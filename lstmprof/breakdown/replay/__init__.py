@@ -42,7 +42,7 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, rank_device: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """Predict the clean step of a rank and device (None: host) with each of ``changes``.
+    """Predict the step of a rank and device, without disturbances, for each of ``changes``.
 
     The step of median length is replayed.
     """

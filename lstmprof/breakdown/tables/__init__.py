@@ -61,8 +61,8 @@ class Source:
     ) -> pa.Table:
         """Compute a table rank by rank, which limits memory.
 
-        ``make`` also gets one event of each type of the other ranks, so that threads keep their
-        numbers.
+        ``make`` also gets a few events of other ranks, so that threads have the same numbers as in
+        the whole profile.
         """
         events = self._events
         ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []
@@ -83,7 +83,7 @@ class Source:
         return packed(self._events.select(columns))
 
     def table(self, name: str) -> pa.Table:
-        """Return the table ``name``; empty if it needs files of the run that are not at hand."""
+        """Return the table ``name``; empty if it needs files that are missing here."""
         kind = table_of(name)
         if kind.needs_files and self.account is None:
             return schema(kind.columns).empty_table()

@@ -189,7 +189,7 @@ COPY_COLUMNS = (
 
 #: Columns of the events to read.
 COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
-#: In the order in which rows are sorted
+#: In the sort order of the rows
 _KINDS, _DIRECTIONS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 

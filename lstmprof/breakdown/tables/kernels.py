@@ -67,8 +67,7 @@ READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns that are equal for all events of a row, and others: the row shows one of their
-#: values.
+#: Texts that are equal for all events of a row, and texts of which a row shows one.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -165,7 +164,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return each row's bucket; and per bucket its texts, rank and device, and numbers of rows."""
+    """Group ``rows`` by rank, device and texts; return each row's group, and the groups' sizes."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
@@ -188,7 +187,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return the rule of most events, per group."""
+    """Return the rule that decided the category of most events, per group."""
     pairs = Groups(group.of, rule.index)
     of, index = group.of[pairs.first], rule.index[pairs.first]
     most_last = np.lexsort((index, pairs.sums(count), of))

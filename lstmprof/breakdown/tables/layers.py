@@ -276,7 +276,7 @@ class Passes:
 
 
 def layer_of(call: Call) -> Layer | None:
-    """Return the layer as its framework passed it to cuDNN."""
+    """Return the layer as its framework passed it to cuDNN, if cuDNN computed it."""
     network = call.network
     if call.library != CUDNN:
         return None

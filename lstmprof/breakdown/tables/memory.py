@@ -96,7 +96,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return a row for the profile, each step, phase and line of code, per device and allocator."""
+    """Return the memory use of the profile, each step, each phase and each line of code."""
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
         if window.step is not None:
@@ -158,7 +158,7 @@ _Memories = dict[_Owner, dict[int | None, "_ProcessMemory"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Memories:
-    """Return the memory of each owner, by process, between the borders of steps and phases."""
+    """Return the memory of each device, allocator and line of code, by process."""
     memories: _Memories = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):

@@ -67,7 +67,7 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Host events grouped by rank and ``code``, and their sums."""
+    """Host events grouped by rank and a number per event (``code``), and their sums."""
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -261,7 +261,7 @@ def modules(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def sort_of_frames(events: EventTable) -> Ints:
-    """Return each event's index in ``SORTS``; ``NONE`` for other events."""
+    """Return each event's sort (module, Python frame or range) as an index in ``SORTS``."""
     is_module = events.where_name(lambda name: name.startswith(MODULE))
     frame = np.where(is_module, SORTS.index("module"), SORTS.index("python"))
     sort = np.where(events.is_kind("python"), frame, NONE)

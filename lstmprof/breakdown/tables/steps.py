@@ -119,7 +119,7 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return each event's index in ``windows``; without marked steps, all belong to the first."""
+    """Return each event's step as an index in ``windows``; without marked steps, all get 0."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)

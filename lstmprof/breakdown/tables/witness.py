@@ -21,7 +21,8 @@ from lstmprof.events.schema import Column, schema
 #: Least share of samples of a line in the table.
 LEAST_SHARE = 0.01
 PART, LINE = "part", "line"
-#: What code compiled by XLA may be in the breakdown, which knows names of ops; samples have none.
+#: Work that may be code compiled by XLA. The breakdown knows it by names of ops, which samples
+#: lack.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
 _NOT_THERE = "the breakdown has no such part on the host"

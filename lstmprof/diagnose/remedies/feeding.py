@@ -20,9 +20,9 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-#: Time in ns that a DataLoader worker needs to pass a small batch to the step. With workers, the
-#: step waits at least this long. Measured with torch 2.13 on two loaded cores, 32 samples of 20
-#: numbers: 1.0 ms with one or two workers, 0.06 ms without workers.
+#: Time in ns that a DataLoader worker needs to pass on a small batch. Measured with torch 2.13 on
+#: two loaded cores, 32 samples of 20 numbers: 1.0 ms with one or two workers, 0.06 ms without
+#: workers.
 _HAND_OVER_NS = 1_000_000
 
 
@@ -30,9 +30,9 @@ _HAND_OVER_NS = 1_000_000
     name="workers",
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
-    "process needs about 1 ms to pass a batch on). Or the DataLoader has worker processes, but the "
-    "step still waits for a batch; the fix is then another number of workers",
+    condition="The DataLoader has no worker processes and takes more than 1 ms per step. Or it "
+    "has workers, but the step still waits for a batch; then change the number of "
+    "workers",
     kinds=(INPUT,),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
@@ -78,7 +78,7 @@ def dataset(f: Finding) -> Match | None:
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
     condition="The step has an input phase, such as a range named input, but uses neither a "
-    "DataLoader nor tf.data. Captures of built-in implementations do not count",
+    "DataLoader nor tf.data",
     kinds=(INPUT,),
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

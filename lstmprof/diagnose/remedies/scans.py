@@ -30,8 +30,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import LOOP
 
-#: Least number of matmuls, or of runs of the loop's body, per step that count as a loop over time
-#: steps. Chosen by hand.
+#: This many matmuls, or runs of a loop's body, per step are a loop over time steps. Chosen by hand.
 _SERIES = 8
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
 _JAX_TANH = re.compile(r"while/body/.*tanh$")
@@ -43,9 +42,8 @@ _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
-    "loop's ops contain LSTM, or the loop computes tanh and no name contains GRU. The profile "
-    "shows no cuDNN layer op and no Keras layer",
+    condition="A GPU runs the loop of an LSTM with eight or more matmuls per training step, but"
+    " no cuDNN layer op and no Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     sources=(
@@ -69,10 +67,7 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return words for the layer that a loop of JAX computes, such as ``the LSTM``.
-
-    Return None if the profile shows no such loop, or if cuDNN cannot compute the layer.
-    """
+    """Return words for the layer that a loop of JAX computes, if cuDNN could compute it."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None
@@ -116,8 +111,8 @@ def small_loop(f: Finding) -> Match | None:
     name="gates together",
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
+    condition="A CPU runs a recurrent layer of JAX with several matmuls per time step, each for"
+    " some of the gates, and dispatch takes a quarter of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     sources=(
@@ -127,7 +122,7 @@ def small_loop(f: Finding) -> Match | None:
     ),
 )
 def gates_apart(f: Finding) -> Match | None:
-    # XLA calls the ops of the loop one by one from a table (thunks). A call takes longer than the
+    # XLA calls the ops of the loop one by one from a table (thunks), which takes longer than the
     # work of a small op.
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]

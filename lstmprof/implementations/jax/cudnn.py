@@ -30,7 +30,7 @@ NO_DROPOUT = 0.0
 
 
 class Network:
-    """The parameter ``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` if any."""
+    """The parameters: cuDNN's vector, and embedding and head if any."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -44,7 +44,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """Yield (shared name, shape) of each part of the vector ``lstm``; a second bias has no name."""
+    """Yield (common name, shape) of each part of cuDNN's vector; a second bias has no name."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]
@@ -57,7 +57,6 @@ def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -79,12 +78,11 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by name, in the module's order."""
     return dict(module.arrays)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; set b_hh to zero."""
+    """Copy the weights; the second biases become zero."""
     parts = [
         np.zeros(shape, np.float32) if name is None else weights[name]
         for name, shape in _parts(module.workload)
@@ -97,7 +95,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     vector, shared, start = np.asarray(arrays["lstm"]), {}, 0
     for name, shape in _parts(module.workload):
         end = start + int(np.prod(shape))

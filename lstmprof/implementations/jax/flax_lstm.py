@@ -36,12 +36,12 @@ TIME_MAJOR = False
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
 CELLS = {"lstm": linen.OptimizedLSTMCell, "gru": linen.GRUCell, "rnn": linen.SimpleCell}
-#: Cell -> Flax's letters of its gates, in the framework-independent order.
+#: Flax's letters of the gates, in the framework-independent order.
 LETTERS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n"), "rnn": ("",)}
 
 
 class Layers(linen.Module):  # type: ignore[misc]
-    """The network: embedding (if inputs are tokens), recurrent layers, head (if any)."""
+    """The network as a Flax module."""
 
     workload: Workload
 
@@ -63,26 +63,26 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """Return a forward layer called ``name``; Bidirectional reverses its second layer."""
+        """Return one layer; Bidirectional itself reverses its second layer."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
 def _masked(steps: Any, lengths: Any) -> Any:
-    """Return ``steps`` (batch, time, width) with zeros after the end of each sequence."""
+    """Set outputs (batch, time, width) to zero after the end of each sequence."""
     if lengths is None:
         return steps
     return jnp.where(jnp.arange(steps.shape[1])[:, None] < lengths[:, None, None], steps, 0)
 
 
 def _last(steps: Any, lengths: Any) -> Any:
-    """Return ``steps`` (batch, time, width) at each sequence's last time step."""
+    """Return the outputs (batch, time, width) at each sequence's last time step."""
     if lengths is None:
         return steps[:, -1]
     return steps[jnp.arange(steps.shape[0]), lengths - 1]
 
 
 class Network:
-    """The Flax module ``layers``, and its parameters ``arrays`` by path."""
+    """The network as a Flax module, with its parameters by path."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers = Layers(workload)
@@ -96,7 +96,6 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -107,28 +106,23 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by their path in the module, in the module's order."""
     return dict(module.arrays)
 
 
 class Place(NamedTuple):
-    """The place of a Flax parameter in the weight ``shared``: the rows of one of its ``gates``.
-
-    ``shared`` is a framework-independent name; ``gate`` is the index of the gate, and ``gates`` the
-    number of gates.
-    """
+    """Which gate of which weight a Flax parameter holds."""
 
     shared: str
     gate: int = 0
     gates: int = 1
 
 
-#: Path of a parameter outside of cells -> framework-independent name.
+#: Parameters outside of cells -> framework-independent name.
 _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return the place of the parameter at ``path``; None for GRU's second bias."""
+    """Return which weight a parameter holds; None for GRU's second bias."""
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")
@@ -140,12 +134,12 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """Transpose ``array`` (except the embedding), to or from the framework-independent layout."""
+    """Transpose to or from the framework-independent layout, except the embedding."""
     return array if path == "embedding/embedding" else array.T
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; zero GRU's second bias."""
+    """Copy the weights; GRU's second bias becomes zero."""
     for path, array in module.arrays.items():
         place = _place(module.layers.workload.cell, path)
         if place is None:
@@ -156,7 +150,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     rows: Dict[str, Dict[int, Any]] = {}
     for path in module.arrays:
         place = _place(module.layers.workload.cell, path)

@@ -28,5 +28,4 @@ KERNELS = (("while", "separate products for each gate in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.built(workload, implementation=1, use_cudnn=False)

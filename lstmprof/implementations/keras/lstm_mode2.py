@@ -28,5 +28,4 @@ KERNELS = (("while", "one product for all gates in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.built(workload, implementation=2, use_cudnn=False)

@@ -31,8 +31,6 @@ LAYERS = {"lstm": mx.gluon.rnn.LSTM, "gru": mx.gluon.rnn.GRU, "rnn": mx.gluon.rn
 
 
 class Network(ends.Ends):
-    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         tanh = {"activation": "tanh"} if workload.cell == "rnn" else {}
@@ -49,11 +47,10 @@ class Network(ends.Ends):
         """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         outputs = self.lstm(self.embedded(inputs))
         if not self.every_step:
-            # not mx.nd.SequenceLast, whose backward pass crashes the process in MXNet 1.9.1
+            # mx.nd.SequenceLast's backward pass crashes the process in MXNet 1.9.1
             outputs = mx.nd.slice_axis(outputs, axis=0, begin=-1, end=None).reshape((-3, 0))
         return self.headed(outputs)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)

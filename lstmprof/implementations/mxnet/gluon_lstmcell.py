@@ -31,8 +31,6 @@ CELLS = {"lstm": mx.gluon.rnn.LSTMCell, "gru": mx.gluon.rnn.GRUCell, "rnn": mx.g
 
 
 class Network(ends.Ends):
-    """The recurrent ``cells``, with ``embedding`` (if inputs are tokens) and ``head`` (if any)."""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self.time_steps = workload.time_steps
@@ -65,5 +63,4 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)

@@ -31,7 +31,6 @@ KERNELS = (("Scan{", "separate PyTensor operators in a Scan"),)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload, Library(pt, pytensor.shared, pt.sigmoid, _scan))
 
 

@@ -35,27 +35,24 @@ FORGET_BIAS = 0.0
 
 
 class BasicLSTMCell(layers.Direction):
-    """One direction of one layer, with the interface of a dynamic_rnn cell with state (c, h)."""
+    """One direction of one layer, as a cell for dynamic_rnn."""
 
     GATES = (0, 2, 1, 3)  # i j f o
-    get_initial_state = None  # so dynamic_rnn calls zero_state
+    get_initial_state = None  # so that dynamic_rnn calls zero_state
 
     @property
     def output_size(self) -> int:
-        """Return the width of an output, in numbers."""
         return self.hidden
 
     @property
     def state_size(self) -> Tuple[int, int]:
-        """Return the widths of c and h."""
         return self.hidden, self.hidden
 
     def zero_state(self, batch: Any, dtype: Any) -> Any:
-        """Return c and h before the first time step."""
         return tf.zeros([batch, self.hidden], dtype), tf.zeros([batch, self.hidden], dtype)
 
     def __call__(self, x: tf.Tensor, state: Any) -> Any:  # type: ignore[override]
-        """Run one time step; return the output h and the next state (c, h)."""
+        """Run one time step; return h and the state (c, h)."""
         c, h = state
         gates = tf.nn.bias_add(tf.matmul(tf.concat([x, h], 1), self.kernel), self.bias)
         i, j, f, o = tf.split(gates, 4, axis=1)
@@ -74,5 +71,4 @@ class BasicLSTMCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, BasicLSTMCell)

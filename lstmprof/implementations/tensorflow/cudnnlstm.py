@@ -39,7 +39,7 @@ KERNELS = (("CudnnRNN", "cuDNN"),)
 
 
 class Network(Ends):
-    """A network whose recurrent layers have one variable, ``params``: cuDNN's buffer."""
+    """A network whose recurrent layers have one variable: cuDNN's buffer."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -48,7 +48,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield (shared name, shape) of each part of ``params``, in order; b_R has no name ("")."""
+        """Yield (common name, shape) of each part of cuDNN's buffer; a second bias has no name."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -78,12 +78,11 @@ class Network(Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights`` into ``module``; cuDNN has the same gate order, so they are only joined."""
+    """Join the weights to cuDNN's buffer, which has the same gate order."""
     load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))
@@ -93,7 +92,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared, start = canonical_ends(arrays), 0
     for name, shape in module.places():
         end = start + int(np.prod(shape))

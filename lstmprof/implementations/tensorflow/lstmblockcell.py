@@ -34,8 +34,6 @@ NO_CLIP = -1.0
 
 
 class BlockCell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
@@ -45,7 +43,7 @@ class BlockCell(layers.Direction):
 
 @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
 def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> Any:
-    """Return the next (h, c), and a function from their gradients to the arguments' gradients."""
+    """Return the next (h, c), with a function that computes their gradients."""
     given = {"x": x, "h_prev": h, "cs_prev": c, "w": kernel, "b": bias, "use_peephole": False}
     given.update(dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([h.shape[1]])))
     block = tf.raw_ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=NO_CLIP, **given)
@@ -64,5 +62,4 @@ def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, BlockCell)

@@ -37,8 +37,6 @@ NO_CLIP = -1.0
 
 
 class BlockLayer(layers.Direction):
-    """One direction of one LSTM layer."""
-
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
@@ -63,5 +61,4 @@ class BlockLayer(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, BlockLayer)

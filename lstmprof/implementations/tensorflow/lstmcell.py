@@ -30,8 +30,6 @@ KERNELS = (("HandWrittenCell", "separate TensorFlow operators in a while loop"),
 
 
 class HandWrittenCell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     GATES = (0, 2, 1, 3)  # i j f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
@@ -43,5 +41,4 @@ class HandWrittenCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, HandWrittenCell)

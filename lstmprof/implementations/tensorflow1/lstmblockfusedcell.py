@@ -31,8 +31,6 @@ KERNELS = (("BlockLSTM", "TensorFlow's fused layer"),)
 
 
 class BlockLayer(layers.Direction):
-    """One direction of one LSTM layer."""
-
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
         """Return TensorFlow's layer, and its outputs (time, batch, hidden)."""
         layer = rnn.LSTMBlockFusedCell(self.hidden, forget_bias=FORGET_BIAS)
@@ -41,5 +39,5 @@ class BlockLayer(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; it creates its parameters when it is first called."""
+    """Return the network, which creates its parameters at its first call."""
     return layers.Network(workload, BlockLayer)

@@ -30,13 +30,10 @@ KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)
 
 
 class Cell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     def cell(self) -> Any:
-        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         return tf.nn.rnn_cell.LSTMCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; it creates its parameters when it is first called."""
+    """Return the network, which creates its parameters at its first call."""
     return layers.Network(workload, Cell)

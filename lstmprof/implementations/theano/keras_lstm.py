@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Network:
-    """The ``recurrent`` layers; ``embedding`` and ``head``, each None if the workload has none."""
+    """The network's layers; embedding and head may be None."""
 
     def __init__(self, workload: Workload) -> None:
         self.cell, self.every_step = workload.cell, workload.every_step
@@ -60,14 +60,12 @@ class Network:
 
 
 def _recurrent(workload: Workload) -> Any:
-    """Return one recurrent layer, with both directions if the workload is bidirectional."""
     kind, options = LAYERS[workload.cell], OPTIONS[workload.cell]
     layer = kind(workload.hidden, return_sequences=True, **options)
     return keras.layers.Bidirectional(layer) if workload.bidirectional else layer
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -85,7 +83,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
-    """Yield (framework-independent name, name in this network, variable) of every parameter."""
+    """Yield (common name, name in this network, variable) of every parameter."""
     if module.embedding is not None:
         yield "embedding", "embedding.embeddings", module.embedding.embeddings
     if module.head is not None:
@@ -106,18 +104,15 @@ def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameters (Theano shared variables), keyed by name, in the module's order."""
     return {own: variable for _, own, variable in _own_names(module)}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for shared, _, variable in _own_names(module):
         variable.set_value(native(weights[shared], shared, module.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {
         shared: from_native(np.asarray(arrays[own]), shared, module.cell)
         for shared, own, _ in _own_names(module)

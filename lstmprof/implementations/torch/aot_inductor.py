@@ -31,7 +31,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "
 TIME_MAJOR = True
 KERNELS = (("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),)
 OPTIONS = {"cpp.enable_kernel_profile": True}
-#: Functions that the compiled library calls on a CPU: an LSTM layer in one direction; a matmul.
+#: What the compiled library calls for an LSTM layer in one direction, and for a matmul.
 LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"
 
 
@@ -69,15 +69,13 @@ class Network(nn_lstm.Network):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network, which its first call compiles; the caller sets weights with ``load``."""
     return Network(workload)
 
 
 def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
-    """Yield (op name, input shapes, input types) of each LSTM layer and matmul that runs on a CPU.
+    """Yield (op, input shapes, input types) of each LSTM layer and matmul on a CPU.
 
-    The values come from the exported program, because a profile of the library has only op names.
-    They are in the program's order, with one op per layer and direction.
+    They come from the exported program, because a profile of the library has only op names.
     """
     for node in module.exported.graph.nodes if module.exported is not None else ():
         if node.target is torch.ops.aten.lstm.input:
@@ -94,7 +92,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """Return the example tensors (shape, dtype) of an argument: a graph node or a list of nodes."""
+    """Return the example tensors of a graph node or a list of nodes."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

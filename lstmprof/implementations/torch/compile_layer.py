@@ -30,7 +30,6 @@ KERNELS = tuple(
 
 
 def build(workload: Workload) -> nn_lstm.Network:
-    """Return the network, which its first call compiles; the caller sets weights with ``load``."""
     module = nn_lstm.build(workload)
     module.compile()
     return module

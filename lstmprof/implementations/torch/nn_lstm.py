@@ -43,14 +43,12 @@ KERNELS = (
     ("aten::gru", "ATen"),
     ("aten::rnn_tanh", "ATen"),
 )
-#: Whether PyTorch sorts sequences by length. PyTorch 1.0 does not, so this file sorts them.
+#: Whether PyTorch sorts sequences by length; PyTorch 1.0 does not.
 SORTS = "enforce_sorted" in inspect.signature(pack_padded_sequence).parameters
 LAYERS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
 
 class Network(torch.nn.Module):  # type: ignore[misc]
-    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.every_step = workload.every_step
@@ -73,7 +71,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return self.head(outputs if self.every_step else layers.last(outputs, lengths))
 
     def _packed(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the layers' outputs (time, batch, width) for sequences of ``lengths``, padded."""
+        """Return outputs (time, batch, width) of sequences with these lengths."""
         if SORTS:
             packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
             return pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))[0]
@@ -83,7 +81,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Map PyTorch's names to framework-independent names; map ``bias_hh`` to None."""
+        """Map PyTorch's names to framework-independent names; second biases have none."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()
@@ -91,5 +89,4 @@ class Network(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)

@@ -43,7 +43,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
         self.bias = torch.nn.Parameter(torch.empty(4 * hidden))
 
     def forward(self, steps: List[torch.Tensor]) -> List[torch.Tensor]:
-        """Return one output (batch, hidden) for each of ``steps`` (batch, inputs), in order."""
+        """Return one output (batch, hidden) per time step (batch, inputs)."""
         h = steps[0].new_zeros([steps[0].size(0), self.hidden])
         c = h
         outputs: List[torch.Tensor] = []
@@ -57,8 +57,6 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
 
 
 class Network(layers.Layers):
-    """Layers whose ``cells`` each contain the loop over the time steps."""
-
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
@@ -68,7 +66,6 @@ class Network(layers.Layers):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload, _scripted)
 
 

@@ -106,7 +106,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     )
 
 
-#: Each finds other recurrent layers.
+#: No two of them find the same layer.
 RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     layer_calls,
     loop_calls,

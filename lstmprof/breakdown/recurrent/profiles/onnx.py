@@ -89,7 +89,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Remove from ``call`` what its nodes do not show: directions, and rows of packed sequences."""
+    """Correct ``call`` by what its nodes show: unknown directions, or packed sequences."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)

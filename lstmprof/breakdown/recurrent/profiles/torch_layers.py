@@ -200,7 +200,7 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Add the sizes that the weights show, which come layer by layer."""
+    """Add the sizes shown by the weights, which come layer by layer."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     per_unit = len(matrices) // states[0]
