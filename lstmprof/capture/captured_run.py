@@ -191,7 +191,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Concatenate a list with one value per profiled step; None if a round's is incomplete."""
+    """Concatenate lists with one value per profiled step; None if a round lacks a value."""
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count

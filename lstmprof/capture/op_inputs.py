@@ -51,7 +51,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return (events, (shapes, element types)) for the ops of one name in one step."""
+    """Return (rows of the ops, (shapes, element types)) per op name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:

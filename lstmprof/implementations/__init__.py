@@ -142,7 +142,7 @@ NOT_RUN: Tuple[System, ...] = (
     ),
 )
 
-#: By name and alias.
+#: Rows of the table by name and alias.
 ROWS: Mapping[str, Implementation] = {
     name: row for row in TABLE for name in (row.name, *row.aliases)
 }

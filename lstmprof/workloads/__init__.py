@@ -23,8 +23,8 @@ class Workload:
     """A network, the shape of its data, its loss and its optimizer.
 
     Losses: ``ce`` is cross-entropy, ``mse`` mean squared error, ``mean`` the mean of all outputs.
-    Shorter sequences are padded with zeros. Only with ``variable_length`` do the layers, too, stop
-    at each sequence's own last time step.
+    Shorter sequences are padded with zeros; the layers run over this padding unless
+    ``variable_length`` is set.
     """
 
     name: str

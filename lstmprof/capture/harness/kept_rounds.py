@@ -24,7 +24,7 @@ from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT_FILE = ".rounds", "kept.json"
 
-#: Conditions of a round, such as its options and machine; it is reused only under the same.
+#: Conditions of a round, such as its options and machine; it is reused only if none has changed.
 Making = dict[str, Any]
 #: Why a round cannot be reused, by the condition that differs.
 _CHANGES = {
@@ -36,7 +36,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return the conditions that a round would have if it ran now."""
+    """Return today's options, version and machine, to compare with those of kept rounds."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),

@@ -62,7 +62,7 @@ def matching(
 ) -> list[str]:
     """Return the names that match a pattern such as ``torch-*``, in their own order.
 
-    A pattern without a match is an error; ``unknown`` makes another error than the default one.
+    A pattern without a match is an error, which ``unknown`` may replace.
     """
     matches: set[str] = set()
     for pattern in patterns:

@@ -85,7 +85,7 @@ def _worker_progress(request: CaptureRequest, progress: Progress) -> Progress:
 
 @contextmanager
 def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the worker as a context, which kills the worker's process group at its end."""
+    """Start the worker; kill its process group when the context ends."""
     place = scratch / WORK
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(FOLDER).resolve())
@@ -135,12 +135,12 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     return environment | {
         "KERAS_BACKEND": request.row.framework,
+        # samplers may be installed beside this interpreter
         "PATH": os.pathsep.join(
             [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
         ),
         "KERAS_HOME": str(scratch / KERAS),
         "LSTMPROF_CACHE": str(cache_folder().absolute()),
-        # samplers may be installed beside this interpreter
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch / WORK),
         # caches per capture, so that every capture compiles anew; only Theano's is shared
@@ -228,8 +228,8 @@ def _death(code: int, log: Path) -> CaptureError:
 
 def _ran_out_of_space(log: Path) -> bool:
     if log.stat().st_size:
-        # an empty log may mean that not even the message fitted
         return os.strerror(errno.ENOSPC) in _last_line(log)
+    # an empty log may mean that not even the message fitted
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES
 
 

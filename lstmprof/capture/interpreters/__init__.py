@@ -90,7 +90,7 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the era of an implementation if a package pins a version that the era supports."""
+    """Return the implementation's set of old packages (era) if it supports a pinned version."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None

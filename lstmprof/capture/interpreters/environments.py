@@ -85,7 +85,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Find an interpreter of a minor version such as ``3.7``.
 
-    ``searched`` is only a key of the cache: the variables that decide where Pythons are found.
+    ``searched`` only makes the cache depend on the variables that decide where Pythons are found.
     """
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)

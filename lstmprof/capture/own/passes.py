@@ -131,8 +131,8 @@ class StepPasses:
         self.doing = PROFILING
         yield from self._profile()
         self.doing = TIMING_AGAIN
-        yield from self._timed(timing.Quota(1 if rest.iterations else 0), True, True)
         # one step of warm-up after the profiler has stopped
+        yield from self._timed(timing.Quota(1 if rest.iterations else 0), True, True)
         with energy.reading():
             yield from self._timed(rest, after_profile=True)
         self.cost.update(energy.facts())

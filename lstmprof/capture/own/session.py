@@ -26,7 +26,7 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: a process has only one profiler
+#: A process has only one profiler.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
@@ -128,7 +128,7 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.observed = 0  # steps that were observed to find out which call ends a step
-        #: Returns the inputs of ops, for the number of profiled steps in the run and after it.
+        #: Returns the inputs of ops, given how many profiled steps are in the run, and after it.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self._sizes: Optional[ModuleSizes] = None  # of PyTorch's modules
         self._steps: Optional[Steps] = None  # the generator of all passes; None when it has ended

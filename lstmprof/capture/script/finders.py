@@ -316,8 +316,8 @@ class _Backward:
             self._parameter = next(_parameters(loss.grad_fn), None)
         gradient = getattr(self._parameter, "grad", None)
         if gradient is None or not bool((gradient != 0).any()):
-            # the first step may be incomplete, so count between the second and the third reset
             self._resets.append(self._passes)
+        # the first step may be incomplete, so count between the second and the third reset
         if len(self._resets) == 3:
             self._per_step = self._resets[2] - self._resets[1]
             self._passes = 0

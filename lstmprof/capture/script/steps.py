@@ -10,8 +10,8 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: Calls of the first optimizer until all are known. In arXiv:1701.07875 the critic steps five times
-#: as often as the generator, so both appear within six calls.
+#: After this many calls of the first optimizer, all optimizers are known. In arXiv:1701.07875 the
+#: critic steps five times as often as the generator, so both appear within six calls.
 OBSERVED = 6
 #: The same for compiled functions and Keras. Small, because it delays the measurement of every
 #: script: only in PyTorch is it known that there is a single optimizer.

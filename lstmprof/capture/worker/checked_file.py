@@ -29,7 +29,7 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Return whether the file claims to compute the workload; a CaptureError if it does not."""
+    """Check a file that claims to compute the workload; return False if it claims nothing."""
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False

@@ -187,7 +187,7 @@ class LineSampler:
         return tuple(stack)
 
     def _note_trees(self, frame: Optional[FrameType], ns: int) -> None:
-        """Note functions that visit a tree: between samples, they call themselves in other ways."""
+        """Note recursive functions that visit a tree, as a Tree-LSTM does."""
         frames: List[FrameType] = []
         while frame is not None:
             code = frame.f_code
@@ -199,6 +199,7 @@ class LineSampler:
         shared = len(list(pairs))
         caller = frames[shared - 1].f_code if shared else None
         later = (frames[shared:], self._frames[shared:])
+        # the function has called itself again, and each sample shows another of these calls
         if caller and all(caller in [each.f_code for each in part] for part in later):
             self._trees.add(caller)
         self._frames = frames
@@ -305,9 +306,9 @@ def _may_wait(line: _Line, is_innermost: bool) -> bool:
     if line.call is None:
         text = linecache.getline(line.code.co_filename, line.line).lstrip()
         return text.startswith(_WAITING_STATEMENTS)
-    # an unknown function may belong to a framework, which computes in other threads
     if line.call in _WAITS or line.call in ("open", "input", "print"):
         return True
+    # an unknown function may belong to a framework, which computes in other threads
     return line.call.partition(".")[0] in _SYSTEM
 
 

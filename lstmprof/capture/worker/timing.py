@@ -36,12 +36,12 @@ TURN_NS = 20_000_000
 #: Showing progress takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
 
-#: A median needs them, however long they take.
+#: A median needs at least this many, however long they take.
 LEAST_ITERATIONS = 3
 #: A GPU raises its clocks only under load. Chosen by hand.
 GPU_WARM_UP_NS = 500_000_000
 MOST_WARM_UP = 1000
-#: However short they are.
+#: Largest number of iterations in a turn.
 MOST_OF_TURN = 100
 
 

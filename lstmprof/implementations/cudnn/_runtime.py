@@ -85,7 +85,7 @@ class Library:
             getattr(library, name).argtypes = [TYPES[letter] for letter in letters]
 
     def bound(self, name: str, arguments: Mapping[str, Any]) -> Call:
-        """Return a call of a function with fixed arguments, by parameter name."""
+        """Return a function that calls a C function with fixed arguments."""
         function = getattr(self.library, name)
         values = tuple(arguments[p.partition(":")[0]] for p in self.prototypes[name].split())
 

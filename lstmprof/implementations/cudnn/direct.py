@@ -42,8 +42,8 @@ KERNELS = (("cudnn::RNNForward", "cuDNN, standard algorithm"),)
 class Network:
     """Buffers on the device, and the cuDNN calls that read and write them.
 
-    ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). Gradients
-    have the shapes of what they belong to.
+    ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). Each
+    gradient has the shape of its array.
     """
 
     def __init__(self, workload: Workload, training: bool, tf32: bool) -> None:

@@ -161,7 +161,7 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Refuse before the timing, because torch is imported only for the profile."""
+    """Check now that torch is installed, which is imported only after the timing."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,

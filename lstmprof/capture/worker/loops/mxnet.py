@@ -162,7 +162,7 @@ class GluonNetwork:
             return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
 
     def one_by_one(self) -> ContextManager[None]:
-        """While the profiler records, operators are not joined anyway."""
+        """Do nothing: while the profiler records, operators are not joined anyway."""
         return contextlib.nullcontext()
 
 

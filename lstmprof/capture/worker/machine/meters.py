@@ -34,7 +34,7 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: Its name since driver 535, and its older name.
+#: NVML's function for these reasons: its name since driver 535, and its older name.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",

@@ -147,7 +147,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """Return the fastest, by the second call of each."""
+    """Return the fastest function; the second call of each is timed."""
     took_ns = []
     for run in runs:
         run(1)

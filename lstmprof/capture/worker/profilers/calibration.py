@@ -93,7 +93,7 @@ def facts(
 def _difference(
     profiled: Sequence[float], plain: Sequence[float], events: int
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return (cost per event, its error) from half of both interquartile ranges."""
+    """Return (cost per event, its error: half the sum of both interquartile ranges)."""
     over = (statistics.median(profiled) - statistics.median(plain)) / events
     if over <= 0:
         return None, None
@@ -109,7 +109,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Return the cost (before an event, inside it, inside a range)."""
+    """Return how much of the cost falls (before an event, inside it, inside a range)."""
     if cost_parts is None or event_ns is None:
         return None, None, None
     whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns
