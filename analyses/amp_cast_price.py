@@ -36,7 +36,7 @@ SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run in mixed precision that has a partner in fp32, with its casts."""
+    """Return the casts and the step over its fp32 partner, per run in mixed precision."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]

@@ -35,7 +35,7 @@ GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hi
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return the study's step, our step, and our share of the fastest matmul's speed, by size."""
+    """Return the steps of study and ours, and our share of the fastest matmul's speed, by size."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []
@@ -89,7 +89,7 @@ def operations(line: pd.Series) -> int:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return how much longer each layer's step is at the largest batch, or number of time steps."""
+    """Return how much longer a step is at the largest batch, or number of time steps."""
     made = []
     for by, keep in GROWING.items():
         for (cell, hidden, other), group in rows.groupby(keep, sort=False):

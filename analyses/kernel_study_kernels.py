@@ -51,7 +51,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per comparison of Table 2, with our means over the sizes that both sides have.
+    """Return one row per comparison of Table 2, with our means over all common sizes.
 
     Runs on a GPU count; without them, forward runs and sweeps on a CPU.
     """

@@ -54,7 +54,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the PTB study's claims, and the large model's time per word over the small model's."""
+    """Return the PTB study's claims, and the large model's time per word over the small's."""
     own = {int(r.hidden): r for r in rows.itertuples() if r.implementation == IMPLEMENTATION}
     both = SMALL in own and LARGE in own
     return [

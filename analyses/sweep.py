@@ -52,7 +52,7 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
 
 
 def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
-    """Return the step of ``over`` divided by that of ``under``, for all sizes that both have."""
+    """Return the step of ``over`` divided by that of ``under``, for all common sizes."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     return [
         Measured(line.step_ms, line.low_ms, line.high_ms).over(

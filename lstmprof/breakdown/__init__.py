@@ -142,7 +142,7 @@ class Breakdown:
     def attributed_steps(
         self, rank: int | None, device: int | None
     ) -> tuple[EventTable, list[Window], Intervals]:
-        """Return the events, steps and time intervals (with causes) of a device or of the host.
+        """Return the events, steps and time intervals (with causes) of a device or the host.
 
         Disturbances and the profiler's overhead are removed if there are enough steps.
         """
@@ -179,7 +179,7 @@ class Breakdown:
         return timings(table, self.run.info, clean.span, work_varies=clean.work_varies)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Return the time of one step by work and cause of idle time, for each rank and device.
+        """Return where the time of a step goes, for each rank and device.
 
         This is the step without disturbances. With ``profiled``, or if too few steps or too many
         events were recorded, it is the mean profiled step.
@@ -314,7 +314,7 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the step of each run, rank and device, with one row per kind of work or idle cause.
+    """Return the step of each run, rank and device; rows are kinds of work and idle causes.
 
     ``steps`` is ``clean`` (without disturbances) or ``profiled`` (the mean profiled step).
     """

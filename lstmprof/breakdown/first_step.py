@@ -28,7 +28,7 @@ _NO_END_NS = 2**60
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step per device, or of the host, from a part of the file."""
+    """The breakdown of the first step, from only a part of the file."""
 
     name: str
     mean_steps: tuple[MeanStep, ...]
@@ -38,7 +38,7 @@ class FirstStep:
 
 
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
-    """Break down the first step of a big Kineto file; None for small files and other formats."""
+    """Break down the first step of a big Kineto file; other files give None."""
     begun = beginning(path, least_bytes)
     if begun is None:
         return None

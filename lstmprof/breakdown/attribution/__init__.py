@@ -81,7 +81,7 @@ class Intervals:
 def attributed(
     events: EventTable, windows: Sequence[Window], rank: int | None
 ) -> dict[int | None, Intervals]:
-    """Return each device's time intervals in the steps of ``rank``; the key None is the host."""
+    """Find what each device of ``rank``, or its host (None), did at each time of the steps."""
     return Attribution(events).intervals(windows, rank)
 
 
@@ -99,7 +99,7 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Intervals]:
-        """Return each device's time intervals in the steps of ``rank``; the key None is the host.
+        """Find what each device of ``rank``, or its host (None), did at each time of the steps.
 
         ``waits`` (idle times of each device in the whole profile) and ``within`` (start, end) are
         for a section of the profile.

@@ -108,7 +108,7 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the event that decides what the host does at each time: computing ops come first.
+    """Return the event that decides what the host does at each time, computing ops first.
 
     ``state`` is a code per event: what its thread does (dispatch, Python, a wait …).
     """

@@ -184,7 +184,7 @@ def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
 
 
 def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
-    """Return a mask of the events that may show what a device waited for; None means all events.
+    """Mark the events that may show what a device waited for; None means all events.
 
     A host event can show this only if it runs while a device is idle, before the launch for which
     the device waits.

@@ -151,7 +151,7 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the kinds of missing data it reports, and a sentence about the recorded data."""
+    """One check: which missing data it reports, and what it says about recorded data."""
 
     name: str
     lacks: tuple[str, ...]

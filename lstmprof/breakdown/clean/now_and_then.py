@@ -36,7 +36,7 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in only ``steps`` steps, with its median time there."""
+    """An event that occurs, or is long, in few steps, with its median time there."""
 
     name: str
     steps: int
@@ -53,7 +53,7 @@ def now_and_then(
     on_device: bool,
     foreign: bool,
 ) -> tuple[Rare, ...]:
-    """Return the events that occur, or take long, in some steps only; the longest in total first.
+    """Return events that occur, or take long, in some steps only, longest first.
 
     ``slot`` is equal for matching events of different steps. ``quantile`` of an event's times is
     its usual time. ``on_device``: ignore calls that wait for the device. ``foreign``: another tool
@@ -124,7 +124,7 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return events that are long in some steps and explain most of the steps' extra time.
+    """Return events that are long in some steps, and so explain why these are long.
 
     ``key`` is equal for events that count together.
     """

@@ -106,7 +106,7 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """How many recorded events border on each time interval, and so put part of their cost into it.
+    """How many recorded events border on each time interval, and put cost into it.
 
     ``before``: events that begin at the interval's end. ``after``: events that end at its start.
     ``own``: how many of its two borders the interval shares with its own event.

@@ -96,7 +96,7 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return (slot, step) of gaps of length 0: the device is not idle here, but in other steps."""
+    """Return (slot, step) where the device is not idle, but is idle in other steps."""
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -179,7 +179,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a number per event, equal for names that differ only in step numbers or addresses."""
+    """Return a number per event, equal for equal names without step numbers and addresses."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)

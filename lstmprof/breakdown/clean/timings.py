@@ -230,7 +230,7 @@ class Iterations:
 
     @property
     def blocked_ns(self) -> float:
-        """Return how much longer than usual the steps' thread sleeps, or waits for input or a lock.
+        """Return how long the steps' thread sleeps, or waits for input or a lock, more than usual.
 
         Time in which other threads waited for a CPU is subtracted, because it may have prolonged
         the wait. The usual time is the 10th percentile. Waits in few iterations do not count.

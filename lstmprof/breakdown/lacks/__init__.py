@@ -275,7 +275,7 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether many launches at one end of the profile, or a long time, have no kernels."""
+    """Return whether many launches, or a long time, at an end of the profile have no kernels."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 

@@ -48,7 +48,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """The time of both passes of a call, and the number of ops or kernels in its forward pass.
+    """The times of both passes of a call, and the ops or kernels of its forward pass.
 
     The time is from the start of the first event to the end of the last one: kernels and copies, or
     host ops in profiles without them.
@@ -166,7 +166,7 @@ def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Join consecutive ``loops`` of one step to calls of stacks of layers, as large as possible."""
+    """Join consecutive loops of one step to stacks of layers, as large as possible."""
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):

@@ -113,7 +113,7 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
 
 
 def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
-    """Return the width of the cell's input x, from the weights (inputs, outputs) of its matmuls."""
+    """Return the width of a cell's input x, from its weights (inputs, outputs)."""
     recorded = [weight for weight in weights if weight]
     if len(recorded) < len(weights):
         return None
@@ -129,7 +129,7 @@ def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int
 
 
 def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Network:
-    """Return the cell that the weights of a time step's matmuls show, if only one kind fits.
+    """Return the cell shown by the weights of a time step, if only one kind fits.
 
     If all shapes are equal, the matmuls may be a stack of Linear layers, so only the layer's name
     shows a cell. Haiku's GRU has one matmul for x, one for two gates of h, and one for the third
@@ -170,7 +170,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return the cell with ``hidden`` units (the input width of a tanh) that fits these matmuls.
+    """Return the cell shown by its weights and its ``hidden`` units (the width of a tanh).
 
     This is an LSTM that joins x and h, or a cell whose matmul reads only h, because x was
     multiplied before the loop for all time steps at once.

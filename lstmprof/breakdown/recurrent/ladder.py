@@ -88,7 +88,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far the forward pass of a layer is optimized: its last optimization, and the next one.
+    """The last optimization that a layer's forward pass has, and the next one.
 
     ``saves_ns`` is the least time per pass that the next one saves: ops or kernels that become
     unnecessary, and the gaps before them.

@@ -62,7 +62,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Return a mask of the calls that wait for their copy, and of these copies."""
+        """Mark the calls that wait for their copy, and these copies."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -104,7 +104,7 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Finds the ops and calls that nobody needs if some activities or computing ops do not run."""
+    """Finds the ops and calls that nobody needs if some work is not done."""
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -126,17 +126,17 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Return a mask of the work in ``categories``, except inside work of other categories."""
+        """Mark the work in ``categories``, except inside work of other categories."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def work_of_autograd(self, work: Flags) -> Flags:
-        """Return a mask of the ``work`` issued by autograd nodes whose forward op is known."""
+        """Mark the ``work`` issued by autograd nodes whose forward op is known."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """Return a mask of the work that sets memory to zero, except as a part of other work."""
+        """Mark work that sets memory to zero, except as a part of other work."""
         around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
@@ -146,17 +146,17 @@ class Calls:
         return np.asarray(self.is_call & self.events.is_one_of("name", *names), dtype=np.bool_)
 
     def sums(self) -> Flags:
-        """Return a mask of the calls by which autograd adds up several gradients of one tensor."""
+        """Mark the calls by which autograd adds up gradients of one tensor."""
         engine = self.events.where_name(lambda name: name.startswith(ENGINE)) & self.is_call
         inner = self.named(*_SUMS) & (self.parent != NONE)
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Select calls by which the host reads a value, and the views right before these calls."""
+        """Mark calls by which the host reads a value, and views right before them."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Return a mask of the events that vanish if ``work`` is not done.
+        """Mark the events that vanish if ``work`` is not done.
 
         With ``reads``, views right before these events vanish, too.
         """
@@ -170,7 +170,7 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return masks of the events that vanish if slices are not summed, and of the slicing ops.
+        """Mark the events that vanish if slices are not summed, and the slicing ops.
 
         Autograd fills a tensor as large as the sliced one for each slice, so the time is quadratic
         in the number of slices. The copies of the slices' gradients do not vanish.
@@ -197,7 +197,7 @@ class Calls:
         return outer
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """Return a mask of the events inside work that is not ``wanted``."""
+        """Mark the events inside work that is not ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
@@ -208,7 +208,7 @@ class Calls:
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """Return a mask of ``rows`` and of all events inside them."""
+        """Mark ``rows`` and all events inside them."""
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:

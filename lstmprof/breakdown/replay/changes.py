@@ -67,7 +67,7 @@ def without_casts(graph: StepGraph) -> ReplayTimes:
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device, or on one of them, and what vanishes with them.
+    """Remove copies between host and device, or within one, and what vanishes with them.
 
     Copies inside an op that computes something else stay, and so do copies of gradients by autograd
     (``without_backward_copies`` removes them).
@@ -155,7 +155,7 @@ def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Let calls that wait for the device return at once, except calls after the last launch.
+    """Let waits for the device take no time, except after the last launch.
 
     Blocking copies become asynchronous. Ops with which the host reads a value (``VALUE_READS``)
     take no time; they are all that changes if the host launches nothing.
@@ -175,7 +175,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python take no time: in steps, ranges and frames, and on the way into ops."""
+    """Let Python take no time, on the way into ops, too."""
     return _without_state(graph, "python")
 
 
@@ -313,7 +313,7 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return a mask of the segments in the forward or backward pass, and the ways into them."""
+    """Mark the segments in the forward or backward pass, and the ways into them."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))

@@ -55,7 +55,7 @@ class CriticalPath:
         self.intervals = list(reversed(list(self._backwards())))
 
     def saved_ns(self, part: str, share: float = 0.5) -> int:
-        """Return how much shorter the replay is if all time in ``part`` is reduced by ``share``."""
+        """Return how much the step saves if ``part`` takes ``share`` less time, by simulation."""
 
         def shortened(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)
@@ -204,7 +204,7 @@ class _Walk:
         return offset_ns if offset_ns < self._hosts.observed_ns[segment] else None
 
     def _last(self, graph: StepGraph) -> _Node | None:
-        """Return the node that ends the step: the last segment of its thread, or an activity."""
+        """Return what ends the step: the last segment of its thread, or an activity."""
         thread = graph.segments.column("thread").to_numpy()
         window = graph.window
         own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))

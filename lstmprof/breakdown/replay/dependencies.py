@@ -30,7 +30,7 @@ _NO_STREAM = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Positions:
-    """Points in time on host threads: index of a segment (or ``NONE``), and ns after its start."""
+    """Points in time on host threads: segment (or ``NONE``), and ns after its start."""
 
     segment: Ints
     offset_ns: Ints
@@ -98,7 +98,7 @@ def dependencies(graph: StepGraph) -> Dependencies:
 
 
 class _Columns:
-    """Columns of a table as int64 arrays; null becomes ``NONE``, which is no valid id or thread."""
+    """Columns of a table as int64; null becomes ``NONE``, which is no valid id or thread."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -188,7 +188,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return the least ``ns`` of the ``chosen`` rows in each row's group; 0 without such rows."""
+    """Return the least ``chosen`` value in each row's group, or 0."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])

@@ -82,7 +82,7 @@ class _Ordered:
 
 
 class Streams:
-    """The activities of a step, sorted by start; finds their launches and what they waited for."""
+    """The activities of a step, their launches, and what they waited for."""
 
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities

@@ -239,7 +239,7 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Return a mask of the events that keep a duration: launch calls, and innermost events.
+    """Mark the events that keep a duration: launch calls, and innermost events.
 
     All other events in the step lose their duration, so that none can become innermost.
     """
@@ -253,7 +253,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """Convert times of the profile on ``thread`` to times of the same points in the replay."""
+    """Convert times of the profile on each thread to times of the replay."""
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()

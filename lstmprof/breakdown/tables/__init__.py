@@ -83,7 +83,7 @@ class Source:
         return packed(self._events.select(columns))
 
     def table(self, name: str) -> pa.Table:
-        """Return the table ``name``; empty if it needs files of the run that are not at hand."""
+        """Return the table ``name``; empty if it needs files that are missing here."""
         kind = table_of(name)
         if kind.needs_files and self.account is None:
             return schema(kind.columns).empty_table()

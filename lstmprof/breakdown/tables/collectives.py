@@ -108,7 +108,7 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, sorted by start; each pair of rank and device has a number."""
+    """The kernels of collectives, sorted by start, with a number per rank and device."""
 
     row: Ints
     in_step: Flags
@@ -269,7 +269,7 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return a number per call, equal for calls that may be the same collective on other devices.
+    """Give equal numbers to calls that may be the same collective on other devices.
 
     The second array numbers the process groups.
     """
@@ -373,7 +373,7 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
 def compared_steps(
     calls: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]], windows: Iterable[Window]
 ) -> int:
-    """Return the number of steps of all ranks in which the waits for other ranks are known."""
+    """Count the steps in which the waits for other ranks are known."""
     steps: dict[int | None, set[int | None]] = defaultdict(set)
     for window in windows:
         steps[window.rank].add(window.step)

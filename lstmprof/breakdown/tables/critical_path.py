@@ -45,7 +45,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
-    """Return one row per rank and kind of work or wait on the critical path of its median step."""
+    """Return the kinds of work and waits on the critical path of each rank's median step."""
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 
     rows: list[dict[str, Any]] = []

@@ -164,7 +164,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return each row's bucket; and per bucket its texts, rank and device, and numbers of rows."""
+    """Group ``rows`` by rank, device and texts; return each row's group, and the groups' sizes."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)

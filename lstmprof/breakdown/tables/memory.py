@@ -96,7 +96,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return a row for the profile, each step, phase and line of code, per device and allocator."""
+    """Return the memory use of the profile, each step, each phase and each line of code."""
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
         if window.step is not None:

@@ -152,7 +152,7 @@ RULES = (
     Rule(
         DISPATCH,
         _part("dispatch"),
-        "an op that computes nothing itself, such as a view or a wrapper",
+        "an op that only arranges work, such as a view",
     ),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the call from Python into an op"),
     Rule(
@@ -163,8 +163,7 @@ RULES = (
     Rule(
         WAITING,
         _part(SCRIPT_WAITS),
-        "time between ops in which a line of the script waits: it sleeps, or waits for a lock, a "
-        "queue, a file or another process (lstmprof run)",
+        "time in which a line of your script sleeps or waits (lstmprof run)",
     ),
     Rule(
         UNRECORDED,
@@ -176,7 +175,7 @@ RULES = (
         lambda c, run: (
             c.part == "python" and run.no_backward and bool(_BACKWARD.fullmatch(c.name or ""))
         ),
-        "time in a range of PyTorch's backward pass, if the thread of this pass was not recorded",
+        "time in a backward pass whose thread was not recorded",
     ),
     Rule(
         RANGE,
@@ -203,7 +202,7 @@ RULES = (
     Rule(
         MEMORY,
         lambda c, run: c.state == "busy" and c.part != "other",
-        "other work, which memory bandwidth limits because it has few operations per element",
+        "other work that memory bandwidth limits",
     ),
     Rule(
         UNKNOWN,

@@ -42,7 +42,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 
 @dataclass(frozen=True)
 class _Program:
-    """One run of a compiled program of JAX that is a matmul, σ or tanh; its operands' shapes."""
+    """One run of a compiled program of JAX: a matmul, σ or tanh, with its operands' shapes."""
 
     row: int
     role: int
@@ -51,7 +51,7 @@ class _Program:
 
 
 def jax_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the cells that JAX ran op by op: one call per step and size of the state."""
+    """Yield the cells that JAX ran op by op, by step and size of the state."""
     kinds = events.is_kind("op", *ACTIVITY_KINDS)
     roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
     rows = np.flatnonzero(roles != NONE)

@@ -104,7 +104,7 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls show cells, alone or with a matmul of x before it.
+    """Yield ``scan`` as a loop if its matmuls, or one of x before it, show cells.
 
     ``names`` codes the name of each event in the Scan.
     """
@@ -141,7 +141,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the weight's shape of the matmul of x for all time steps, before the Scan."""
+    """Find the weight by which x of all time steps was multiplied before the Scan."""
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
         if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:

@@ -31,7 +31,7 @@ def by_step(events: EventTable, rows: Ints) -> Iterator[Ints]:
 
 
 class Inputs:
-    """The recorded inputs of ops: each is a shape, a list of shapes, or None if not recorded."""
+    """The recorded inputs of ops: shapes, lists of shapes, or None if not recorded."""
 
     def __init__(self, events: EventTable) -> None:
         self._shapes = events.texts("shapes")

@@ -67,7 +67,7 @@ LEAST_NODES = 4
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, the part of the loop (body or cond), its role in a cell.
+    """What a node's name shows: its loop, the loop's part (body or cond), its role.
 
     ``scope`` is the path up to the innermost name of a recurrent layer or cell.
     """
@@ -158,7 +158,7 @@ class _Step:
         return usual[0][0]
 
     def op(self, row: int) -> Op:
-        """Return the node as an op of a cell, with the recorded shapes of its inputs."""
+        """Return the node as an op of a cell, with recorded shapes."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
         role = self.node(row).role
         assert role is not None
@@ -382,7 +382,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide ``rows`` among the ``runs`` of a loop; a node runs equally often in each run."""
+    """Divide events among the runs of a loop; nodes run equally often in each."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs

@@ -59,7 +59,7 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The ops of one thread and step that tell where loops are: matmuls, activations, cell ops, …
+    """The matmuls, activations and other ops of one thread and step that show cells.
 
     ``ops`` are the thread's outermost ops, and ``positions`` the tokens' indices in them. Equal
     ``codes`` are equal ops. ``regions`` are the compiled regions around the tokens.
@@ -153,7 +153,7 @@ class _Reader:
         return self._memory[key]
 
     def may_compute_gates(self, products: Ints) -> bool:
-        """Return whether one of these matmuls has 3 or 4 times as many outputs as inputs."""
+        """Return whether a matmul has 3 or 4 times as many outputs as inputs."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
@@ -387,7 +387,7 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """Return the width of x if one matmul before the loop reads x of all time steps."""
+        """Return the width of x if a matmul before the loop reads all time steps."""
         tokens, position = self._tokens, self._run.start - 1
         while position >= 0 and tokens.roles[position] in (PRODUCT, BOUNDARY):
             _, weight = self._reader.operands(int(tokens.rows[position]))

@@ -48,7 +48,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _LoopRun:
-    """One run of a loop with ``count`` time steps; matmuls and tanhs are those of one time step."""
+    """One run of a loop; ``products`` (matmuls) and ``tanhs`` are those of one time step."""
 
     path: str
     count: int
@@ -144,7 +144,7 @@ class _Reader:
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops that are recorded as events (on a CPU), the last first.
+    """Yield the runs of loops on a CPU, where they are events, the last first.
 
     XLA may run the body after the loop's event, on other threads. So the body lasts until the next
     run of the loop. Later ops that occur nowhere earlier in the body do not count: XLA moved them
@@ -185,7 +185,7 @@ def _has_product(products: Mapping[int, bool], pattern: Ints) -> bool:
 
 
 def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops whose kernels repeat on a stream (on a GPU)."""
+    """Yield the runs of loops on a GPU, where their kernels repeat on a stream."""
     if not len(kernels):
         return
     device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
@@ -213,7 +213,7 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
 
 
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
-    """Pair each forward run of a loop of cells with its backward run, in reverse order."""
+    """Pair each forward run of a loop with its backward run, in reverse order."""
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
     for run in runs:
@@ -244,7 +244,7 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[int, ...]]:
-    """Return the cells of a time step and the rows of their matmuls, with as few cells as possible.
+    """Return the cells of a time step, as few as possible, and the rows of their matmuls.
 
     Matmuls around the cells are left out only if a tanh shows the number of hidden units.
     """
