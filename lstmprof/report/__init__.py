@@ -109,6 +109,6 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
 
 
 def _with_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
-    """Add the workload if all runs have the same."""
+    """Add the workload to a title if all runs have the same."""
     workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
     return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

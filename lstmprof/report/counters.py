@@ -18,8 +18,8 @@ from lstmprof.report.model import Lane
 
 #: Number of counters that are drawn per step, memory first.
 MOST_LANES = 8
-#: Of more values than this in a step, only the first, least, largest and last value of each of
-#: ``PARTS`` equal parts are drawn.
+#: A counter with more values than this in a step is thinned: only the first, least, largest and
+#: last value of each of ``PARTS`` equal parts are drawn.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120

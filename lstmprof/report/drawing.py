@@ -15,15 +15,15 @@ from lstmprof.report.palette import HUES, PARTS, WHOLE, families_of, order_of
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
-#: Bars that stand for no part of the breakdown.
+#: Colour of bars that stand for no part of the breakdown.
 ACCENT = WHOLE.colour
-#: Edges of cells in heat maps.
+#: Colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
 #: Colours of values from ``MOST_PERCENT`` below to ``MOST_PERCENT`` above the usual value. They are
 #: distinct with red-green blindness, and have a contrast of 3:1 on light and dark pages.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
-#: From on time to late.
+#: Colours of lateness, from on time to late.
 LATE_COLOURS = OFF_COLOURS[2:]
 #: Height of a row of bars in pixels.
 ROW = 26

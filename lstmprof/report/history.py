@@ -17,7 +17,7 @@ from lstmprof.report.page import refuse, save, script_json, vega
 
 #: Size of a panel in pixels.
 _WIDTH, _HEIGHT = 860, 240
-#: Triangles at runs that are slower or faster than before, which also point in different
+#: Colours of triangles at slower and at faster runs; the triangles also point in different
 #: directions.
 _SLOWER, _FASTER = "#c8710a", "#0f6b4a"
 _POLICY = (

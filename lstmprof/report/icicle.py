@@ -34,11 +34,11 @@ from lstmprof.report.timeline import part_codes
 #: Shorter callees (share of the picture's time) are joined into one box, such as "5 smaller
 #: callees".
 LEAST_SHARE = 0.01
-#: Number of nested boxes in a picture. Larger runs have no pictures.
+#: Largest number of nested boxes in a picture, and of events in a run with pictures.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
 #: Number of pictures on a page, and of pairs of runs with a picture.
 MOST_ICICLES, MOST_PAIRS = 40, 12
-#: For boxes that belong to no part of the breakdown.
+#: Index of boxes that belong to no part of the breakdown.
 _NO_PART = -1
 _NAME = 160
 

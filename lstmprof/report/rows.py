@@ -88,7 +88,7 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the kernels with most time."""
+    """Return the kernels of each run that take most time."""
     rows = (row for run in runs for row in _first_rows(run, run.breakdown.kernels, MOST_KERNELS))
     return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 

@@ -210,9 +210,9 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return the index in ``rows`` of the row that each of them links to, or −1.
+    """Return the index in ``rows`` of each row's launch, or −1.
 
-    ``linked`` has one entry per row of the whole table.
+    ``linked`` has the launch of each row of the whole table.
     """
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)

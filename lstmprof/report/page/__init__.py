@@ -69,7 +69,7 @@ _RESERVED = {
 }
 _TABLES = ("layers", "critical_path", "ranks", "kernels")
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
-#: Of more verdicts, only the first block of cards is unfolded.
+#: With more verdicts than this, only the first block of cards is unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 

@@ -19,7 +19,7 @@ from lstmprof.diagnose.verdict.verdict_text import (
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
-#: Further cards of a block show only their first line.
+#: Number of unfolded cards per block; further cards show only their first line.
 MOST_OPEN = 4
 
 
