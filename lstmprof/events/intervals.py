@@ -1,10 +1,9 @@
 """Interval algebra over int64 nanoseconds without a loop over events; intervals are half-open.
 
-``foremost``, the basis of the ledger, finds at each time the running interval that comes first in a
-given order. For activities, docs/ledger.md gives the order (compute before collective before copy
-…). For a host thread, the interval that started last comes first: it is the innermost event.
-Method: offline range-minimum updates over a sparse table (Bender & Farach-Colton, "The LCA Problem
-Revisited", 2000, reversed), O((n + m) log m) in whole-array steps.
+``foremost``, the basis of the breakdown, finds at each time the running interval that comes first
+in a given order, such as compute before copies (docs/ledger.md). Method: offline range-minimum
+updates over a sparse table (Bender & Farach-Colton, "The LCA Problem Revisited", 2000, reversed),
+O((n + m) log m) in whole-array steps.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def _joined(segments: Segments) -> Segments:
 
 
 def filled(segments: Segments) -> Segments:
-    """Fill the gaps between, before and after segments."""
+    """Fill the gaps between, before and after segments with ``FREE``."""
     limits = np.iinfo(np.int64)
     starts = np.append(limits.min, segments.end_ns)
     ends = np.append(segments.start_ns, limits.max)

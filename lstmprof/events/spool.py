@@ -2,13 +2,12 @@
 
 ::
 
-    chunks, in the order of the profile      a a b a | b c b | c d c
-    each sorted by itself, in a file         a a a b | b b c | c c d
-    from all files the rows of a batch       a a a | b b b | c c c | d    sorted again, and stored
+  chunks, in the order of the profile      a a b a | b c b | c d c
+  each sorted by itself, in a file         a a a b | b b c | c c d
+  from all files the rows of a batch       a a a | b b b | c c c | d    sorted again, and stored
 
-A chunk is sorted in the process that reads it. A sample of start times gives the batch borders.
-Sorting is stable, so the order equals that of ``events_table``. If very many chunks have events at
-one time, groups of chunks are merged first.
+A sample of start times gives the borders of batches. Sorting is stable, as in ``events_table``. If
+very many chunks overlap in time, groups of chunks are merged first.
 """
 
 from __future__ import annotations

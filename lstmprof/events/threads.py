@@ -51,7 +51,7 @@ def runtime_state(name: str) -> str:
 
 
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
-    """Return the state that each event shows, as an index into ``STATES``; −1 on a device.
+    """Return the state of the thread in each event, as an index into ``STATES``; −1 on a device.
 
     ``framework_ranges`` are names of steps and ranges in which only the framework runs, so their
     state is ``dispatch``. Only the first name that occurs is used.

@@ -183,7 +183,7 @@ def scheduler_gone(address: str) -> LstmprofError:
 
 
 def other_version(worker: str, version: object, own: str) -> LstmprofError:
-    """Return the error for a worker with another lstmprof, or none."""
+    """Return the error for a worker with another version of lstmprof, or without lstmprof."""
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {own}",

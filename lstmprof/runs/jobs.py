@@ -49,7 +49,7 @@ class Share(Task):
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether a job has more than its share of the bytes of all tasks."""
+    """Return whether a job has more bytes than one worker's share of all tasks."""
     whole = sum(any_task.file_bytes for any_task in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 

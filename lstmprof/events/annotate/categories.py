@@ -1,11 +1,10 @@
 """Classify each activity and op: fill ``category``, ``family`` and ``rule`` of linked events.
 
-The first of these sources that applies decides the category of an activity: its kind (copy,
-memset); its name, if it is a kernel that copies or sets memory; ``rnn``, if it runs inside a
-recurrent op; its name, if it copies between tensors; the nearest enclosing op with a rule; the op
-that it names (``op_name``); its own name; an enclosing library op. Small work of the optimizer's
-phase then becomes ``optimizer``. The column ``rule`` has the text of the rule, not its number, so
-that stored runs stay valid. Source: docs/ledger.md.
+The first source that applies decides an activity's category (docs/ledger.md): its kind (copy,
+memset); its name, if it is a kernel that copies or sets memory; a recurrent op around it; its name,
+if it copies between tensors; the nearest op around it with a rule; its ``op_name``; its own name; a
+library op around it. Small work of the optimizer's phase then becomes ``optimizer``. ``rule`` is
+text, so that stored runs stay valid when rules change.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE, is_kernel)[rows]
     named = _named_rules(events)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
-    # says_more | JAX's ``op_name`` ends in a fusion's last op, which may only move elements
+    # JAX's ``op_name`` ends in a fusion's last op, which may only move elements
     rules = np.where((by_op != NONE) | says_more, by_op, named)
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)

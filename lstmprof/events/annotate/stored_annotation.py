@@ -221,7 +221,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Make ``rows`` guests in the batches of ``to_rows``."""
+        """Record ``rows`` as guests in the batches of ``to_rows``, their launches or ops."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -259,7 +259,10 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with its guests and with earlier events that still run; ``rows`` are in the run."""
+    """A batch with its guests, and with earlier events that still run.
+
+    ``rows`` are the events' rows in the whole table.
+    """
 
     number: int
     events: EventTable

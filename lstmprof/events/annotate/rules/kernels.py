@@ -1,10 +1,9 @@
 """Rules for kernels of vendor libraries, inference engines and compilers, by their names.
 
-A name in a profile is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``.
-A pattern is searched in the function's name first, then in its namespaces, then in its template
-arguments, because namespaces and arguments name other things: a kernel that takes a
-``cublasGemvParams`` or lives in ``fbgemm_gpu`` need not be a matmul. Names are from profiles and
-from the libraries' sources.
+A name is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``. A pattern is
+searched in the function's name first, then in its namespaces, then in its template arguments: a
+kernel that takes a ``cublasGemvParams`` or lives in ``fbgemm_gpu`` need not be a matmul. Names are
+from profiles and from the libraries' sources.
 """
 
 from __future__ import annotations
