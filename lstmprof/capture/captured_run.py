@@ -269,7 +269,7 @@ def sampling_facts(
 
 
 def written(folder: Path) -> Run:
-    """Write the run of a finished session, which has one folder per rank."""
+    """Write the run of a finished session; a distributed job has one folder per rank."""
     folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
     measured = {}
     for part in folders:

@@ -376,7 +376,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return functions of a run, strictest first; runs with equal results form a pair."""
+    """Return the rules for pairs, strictest first: runs with equal results form a pair."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

@@ -1,11 +1,9 @@
 """Readers of raw profiles: a file in, ``events.Profile`` out.
 
-``read`` recognises a format by the file's content, because profiles are often renamed or gzipped.
-Only reports of Nsight Systems are recognised by their file name. Each format is a module of this
-folder with ``recognises(raw)`` and ``read(raw)``; the other modules are shared by formats. Every
-file is first tried as a Kineto trace (``kineto.stream``), because Kineto's files are the largest,
-and can be read in pieces. A profile is untrusted input: whatever the bytes, ``read`` returns a
-``Profile`` or raises one ``ProfileError``.
+``read`` recognises a format by the file's content, because profiles are often renamed or gzipped. A
+format is a module with ``recognises(raw)`` and ``read(raw)``. Files are first tried as Kineto
+traces (``kineto.stream``), which are the largest and can be read in pieces. A profile is untrusted:
+whatever the bytes, ``read`` returns a ``Profile`` or raises one ``ProfileError``.
 """
 
 from __future__ import annotations

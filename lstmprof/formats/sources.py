@@ -2,15 +2,13 @@
 
 ::
 
-    a file ───────────────────────────▶ one file
-    a folder, a tar archive ──────────▶ its files, in groups
-    a URL (fsspec: s3, gs, http …) ───▶ as for the file or folder at the URL
+  a file ───────────────────────────▶ one file
+  a folder, a tar archive ──────────▶ its files, in groups
+  a URL (fsspec: s3, gs, http …) ───▶ as for the file or folder at the URL
 
 Files are probably ranks of one job if their names differ only in digits
 (``worker0.1694128201545.pt.trace.json``), or if TensorFlow's profiler wrote one file per host
-(``plugins/profile/<session>/<host>.xplane.pb``). They are in one folder, or in folders of ranks
-(``node0/rank1``). ``ranks_of`` decides after they have been read. In a folder, names decide which
-files are tried; only the content decides their format.
+(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides after they have been read.
 """
 
 from __future__ import annotations

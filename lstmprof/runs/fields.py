@@ -1,9 +1,8 @@
 """run.json as typed records, and the columns of timings.parquet and samples.parquet.
 
 Each field states its meaning and when it is null; the ending of its name states the unit.
-docs/tables.md and the SQL table ``runs`` are made from these descriptions. A field is an SQL column
-of the same name, or of another name if a table already has a column of that name. A field with
-several values (a list, versions by package) is JSON text in SQL.
+docs/tables.md and the SQL table ``runs`` are made from this. A field with several values is JSON
+text in SQL.
 """
 
 from typing import Annotated, Any, TypeAlias
@@ -37,12 +36,12 @@ Variables: TypeAlias = dict[str, str] | None
 
 
 def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msgspec.Meta:
-    """Return the description of a field of run.json; ``column`` is its SQL name if different."""
+    """Describe a field of run.json; ``column`` is its SQL name if different."""
     return msgspec.Meta(description=meaning, extra={"null_when": null_when, "column": column})
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of run.json; unknown fields, which a later version may write, are ignored."""
+    """A part of run.json; fields of later versions are ignored."""
 
 
 #: ``WorkloadInfo.loss`` → its name for users.
@@ -50,7 +49,7 @@ _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data of a run, with the fields of ``workloads.Workload``."""
+    """The network and the data of a run, as in ``workloads.Workload``."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
     layers: Annotated[Int, fact("number of recurrent layers")] = None
@@ -84,14 +83,14 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Return the number of tokens per batch, with padding; None if unknown or not tokens."""
+        """Return the number of tokens per batch, with padding."""
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps
 
     @property
     def sizes(self) -> str:
-        """Return the known sizes of network and inputs, and the loss, as text for users."""
+        """Describe the network, its inputs and the loss for users."""
         layer = " bidirectional layer" if self.bidirectional else " layer"
         plural = "" if self.layers == 1 else "s"
         parts = (
@@ -132,14 +131,11 @@ class Peaks(Record, frozen=True):
 class ScriptLine(Record, frozen=True):
     """A line or function of the user's code, outside a framework, in which steps spend time.
 
-    ``share`` is the line's share of the sampled time, and ``ns`` its time per sampled step.
-    ``call`` is the function that the line calls. If ``call`` is None, the line only waits, or the
-    entry is about all of ``function``, which calls no framework. ``file`` is None for the garbage
-    collector.
-
-    ``waits_ns`` is the part of ``ns`` in which the thread was blocked by something other than a
-    framework; None if unknown. ``beside`` is True for a line that a framework calls in another
-    thread while the steps run, such as a generator of tf.data.
+    ``ns`` is its time per sampled step, ``waits_ns`` the part in which something other than a
+    framework blocked the thread. ``call`` is the function that the line calls; None if it only
+    waits, or if the entry is about all of ``function``. ``file`` is None for the garbage collector.
+    ``beside`` is True if a framework calls the line in another thread, such as a generator of
+    tf.data.
     """
 
     file: Text = None
@@ -153,7 +149,7 @@ class ScriptLine(Record, frozen=True):
 
 
 class ScriptTree(Record, frozen=True):
-    """A function of the user's code that visits trees: one call of it makes several calls of it.
+    """A function of the user's code that calls itself several times, such as for a tree.
 
     ``ns`` is the time per sampled step, with the functions that it calls.
     """
@@ -165,17 +161,14 @@ class ScriptTree(Record, frozen=True):
 
 
 class Recompiled(Record, frozen=True):
-    """A compiled function of a script that was compiled again, and the last change that caused it.
+    """A compiled function that was compiled again, and the last change that caused it.
 
     ``times`` counts the compilations after the first one. ``changed`` is ``function`` if the script
-    created the function anew. Otherwise it is what changed in the argument ``argument``: ``shape``,
-    ``dtype``, ``value`` (of a Python object) or ``structure`` (number of arrays). ``before`` and
-    ``after`` are the texts of the shape, dtype or value.
-
-    For torch.compile, ``argument`` may be any expression, and ``changed`` may also be ``size``,
-    ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``: any other condition, with
-    its text in ``before``. PyTorch often reports no ``after``. ``limit`` is the number of versions
-    after which torch.compile gave up, and None if it did not.
+    created the function anew, or what changed in ``argument``: ``shape``, ``dtype``, ``value`` or
+    ``structure`` (number of arrays). For torch.compile, ``argument`` may be any expression, and
+    ``changed`` also ``size``, ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``
+    (another condition, in ``before``). PyTorch often reports no ``after``. torch.compile gives up
+    after ``limit`` versions.
     """
 
     function: Text = None
@@ -188,11 +181,10 @@ class Recompiled(Record, frozen=True):
 
 
 class ThreadTime(Record, frozen=True):
-    """The CPU time of one thread in the timed iterations of a round (``worker.machine.usage``).
+    """The CPU time of one thread in the timed iterations of a round.
 
-    ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
-    thread that calls the steps. ``cpus`` are the CPUs that the thread may use, such as ``0-1,4``. A
-    field is None if unknown.
+    In ``waited_ns`` the thread was ready but had no CPU. ``main`` is the thread that calls the
+    steps. ``cpus`` are those that it may use, such as ``0-1,4``.
     """
 
     round: Int = None
@@ -206,11 +198,9 @@ class ThreadTime(Record, frozen=True):
 class RecordingInfo(Record, frozen=True):
     """The CPU time that the profiler needs to record one event, measured with trivial calls.
 
-    ``event_ns`` is the time per event with the profiler on, minus the time with the profiler off.
-    ``event_before_ns`` of this time passes before the recorded start, ``event_inside_ns`` between
-    recorded start and end, and the remaining time after the end. ``range_ns`` is the same for a
-    range of the capture itself. ``*_error_ns`` is half of the interquartile range of the repeats. A
-    field is None if unknown.
+    ``event_before_ns`` of it passes before the event's recorded start, ``event_inside_ns`` between
+    start and end, the rest after the end. ``range_ns`` is about a range of the capture.
+    ``*_error_ns`` is half of the interquartile range of the repeats.
     """
 
     event_ns: Real = None
@@ -224,7 +214,7 @@ class RecordingInfo(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """Facts about the steps of a round that a sampler observed, or the reason why it did not."""
+    """What a sampler observed in a round, or why it did not run."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("version of the sampler", "it did not run")] = None
@@ -327,10 +317,7 @@ _BUILT_IN = "the implementation is built in"
 
 
 class RunInfo(Record, frozen=True):
-    """The facts of run.json; docs/tables.md describes the fields.
-
-    A field is None if the run does not record it.
-    """
+    """The content of run.json; a field is None if the run does not record it."""
 
     name: Annotated[str, fact("name of the run", NEVER, column="run")] = ""
     source: Annotated[
@@ -603,11 +590,11 @@ class RunInfo(Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Return the implementation and the label of the run; empty if both are unknown."""
+        """Return the implementation and label of the run; empty if unknown."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:
-        """Return thread id -> name of the host threads of ``rank``; empty if not recorded."""
+        """Return the names of a rank's host threads by thread id."""
         metadata = self.profile_metadata or {}
         ranks = metadata.get("ranks")
         rank_metadata = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata

@@ -321,7 +321,7 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
             request,
             iterations=least + (number < more),
             profile_steps=steps,
-            # measured once; all rounds run on one machine
+            # one round measures the peak rates for the run
             peaks=request.peaks and number == 0,
             sampler_s=request.sampler_s / count,
         )

@@ -30,7 +30,7 @@ class Era:
     download_mb: int | None = None
     disk_mb: int | None = None
     serves: bool = True  # ``--with`` may choose this era
-    tried: bool = True
+    tried: bool = True  # it was installed and ran an LSTM; other rows are the best guess
 
     @property
     def package(self) -> str:

@@ -371,7 +371,7 @@ class Session:
         )
 
     def _written(self, passes: StepPasses) -> None:
-        """Write the run in a child process, so that reading the profile takes no memory here."""
+        """Write the run in a child process; this one may lack libraries for reading profiles."""
         self._leave_result(passes, passes.folder)
         write_in_child(passes.folder, self.writer)
         self.path = self.place

@@ -27,7 +27,8 @@ from lstmprof.capture.worker.metadata import now
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.runs.directory import cache_folder
 
-#: The typical step is known after 3 windows with 30 steps, of at least 3 steps each.
+#: After 3 windows (3 steps or more each) with 30 steps, the typical step is known. Chosen
+#: by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
 #: Windows whose median is the typical step. With fewer, it would follow a slow drift.
 MEMORY = 600

@@ -355,7 +355,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def process(arguments: List[str]) -> int:
-    """Run ``main`` without garbage collection, which would disturb the timing."""
+    """Run ``main`` with the garbage collector off, except once before the passes."""
     gc.disable()
     code = main(arguments)
     gc.freeze()

@@ -79,7 +79,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Group the contributors of both steps by kind of time."""
+    """Group the ops, kernels and calls of both steps by kind of time."""
     comparison = causes.comparison_of(slow)
     fast_kinds = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return fast_kinds, causes.by_kind(slow, comparison)

@@ -164,7 +164,7 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """Return the counts that are worth a line: not zero, and no means of uneven durations."""
+    """Return the counts to print, without zeros and without means of uneven durations."""
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
     if finding.kind == causes.CAST and may_be_copies(finding.slow):

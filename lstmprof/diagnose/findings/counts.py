@@ -20,8 +20,8 @@ Amount = Callable[[StepProfile], float | None]
 class Quantity:
     """One count or duration, with its name and unit for users.
 
-    ``length_of`` is the noun of a duration (such as ``kernel``), ``statistic`` its mean, median or
-    longest.
+    For a duration, ``length_of`` names the events (such as ``kernel``), and ``statistic`` is mean,
+    median or longest.
     """
 
     name: str

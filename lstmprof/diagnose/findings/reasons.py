@@ -27,9 +27,9 @@ _MORE_CPUS = 0.5
 #: Time of one microcode assist for a denormal, in ns. Measured on a Xeon (family 6, model 167) with
 #: 2,000,000 products: each takes 69 to 70 ns longer than a product of normal numbers.
 _ASSIST_NS = 70
-#: A cache line of all x86 and most Arm CPUs, which each miss reads.
+#: Bytes that a cache miss reads: a cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
-#: Threads with a smaller share of the busiest thread's CPU time do not work. Chosen by hand.
+#: Threads with a smaller share of the busiest thread's CPU time count as idle. Chosen by hand.
 _BUSY = 0.25
 #: A reason must explain at least this share of the difference between the steps. Chosen by hand.
 _EXPLAINING_SHARE = 0.25

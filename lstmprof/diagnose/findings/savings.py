@@ -45,7 +45,7 @@ class Saving:
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Return the savings of the kinds that do not simply save all their time.
+    """Return the savings of the kinds of time that cannot be saved as a whole.
 
     Raises:
         RunError: a file of the run is missing or damaged.

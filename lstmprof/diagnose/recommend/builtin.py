@@ -246,7 +246,7 @@ def _compare_steps(
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape, op: str) -> Against:
-    """Show both times without a ratio, because the machines differ."""
+    """Return both times without a ratio, because the machines differ."""
     mine, other = (milliseconds(step_profile_of(each).length_ns) for each in (breakdown, best))
     name = breakdown.run.name
     sentence = (

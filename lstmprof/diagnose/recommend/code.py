@@ -1,6 +1,6 @@
 """Python code that builds an implementation's network, for users to paste into their program.
 
-Only implementations and networks without a template import lstmprof's own files.
+The code needs no lstmprof, except for implementations and networks without a template.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
 
 
 def is_here(device: str) -> bool:
-    """Return whether this machine has a GPU, if the device is one."""
+    """Return whether this machine has such a device, a GPU or a CPU."""
     return device == "cpu" or bool(cuda_devices())
 
 

@@ -142,11 +142,10 @@ class Advice:
     """A fix that fits a run: what to change, why, and a source.
 
     ``seen`` is the evidence in the profile, ``condition`` what a profile must show for this advice.
-    ``saves_ns`` is the time per step that the fix saves: an upper limit if ``at_most``, else the
-    time of the removed work on a CPU, where the step may gain more if caches then hold other data.
-    ``instead`` names new work that takes a part of it. ``implementation`` is a built-in
-    implementation to use instead. ``measured_ns`` and ``gain_ns`` come from another run in the
-    diagnosis that already has the fix.
+    ``saves_ns`` is the time per step that the fix saves, an upper limit if ``at_most``; on a CPU,
+    the step may gain more, because caches then hold other data. ``instead`` names new work that
+    takes a part of it. ``implementation`` is a built-in implementation to use instead.
+    ``measured_ns`` and ``gain_ns`` come from another run in the diagnosis that already has the fix.
     """
 
     name: str

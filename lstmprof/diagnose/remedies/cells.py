@@ -28,8 +28,8 @@ from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: The host reads a value after at least this share of the cells. It cannot be 1: with T time steps,
-#: T - 1 reads are between cells.
+#: ``values_in_loop`` matches if the host reads a value after this share of the cells. It cannot be
+#: 1: with T time steps, T - 1 reads are between cells.
 _LEAST_READ = 0.5
 #: This many cells or layer calls per step are a loop over time steps. Without recorded shapes,
 #: eight calls may also be calls of eight layers. Chosen by hand.

@@ -32,7 +32,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
 
-#: Kernels of this category do not work more with a larger batch.
+#: The category of kernels whose work does not grow with the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
 #: Frames and ranges of code that Inductor compiled, which launches kernels from Python.
 INDUCTOR = re.compile(

@@ -304,7 +304,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return copies or casts of weights; too few per call of a layer are of something else."""
+    """Return the copies or casts, if there are enough per call to be of a layer's weights."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

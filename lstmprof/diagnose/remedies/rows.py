@@ -76,7 +76,7 @@ class Remedy:
 
 
 def from_facts(f: Finding, facts: Sequence[Fact], seen: str) -> Match | None:
-    """Match if the profile shows these events, and save at most their time.
+    """Return a match if the profile shows these events; the fix saves at most their time.
 
     ``seen`` is the evidence, such as ``{name} runs {times}``; ``in_words`` fills it.
     """

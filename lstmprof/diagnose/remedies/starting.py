@@ -34,8 +34,8 @@ from lstmprof.runs.fields import Recompiled
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: Prefer to name a function with a known reason, if it takes this share of the longest compile
-#: time. Chosen by hand.
+#: Prefer to blame a function for which lstmprof knows what changed, if it takes this share of the
+#: longest compile time. Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {

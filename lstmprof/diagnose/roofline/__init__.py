@@ -66,7 +66,7 @@ class Bound:
 
     @property
     def limit(self) -> str:
-        """Return which of the two takes longer."""
+        """Return ``compute`` or ``memory``, whichever takes longer."""
         return "compute" if (self.compute_ns or 0.0) > self.memory_ns else "memory"
 
 
@@ -171,7 +171,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the work of a step of the workload in run.json."""
+    """Return the work of a step, computed from the workload in run.json."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None
@@ -229,7 +229,7 @@ def roofline_of(
 
 
 def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
-    """Return how many times their least time the matmuls take."""
+    """Return the time of the matmuls divided by their least time."""
     if limit is None:
         raise UsageError(
             f"{profile.name}: the roofline of its matmuls is unknown",

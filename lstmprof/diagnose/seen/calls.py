@@ -105,7 +105,8 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    return named & (lane.events.dur_ns > 0)  # without disturbances, these take no time
+    # events that take no time in an undisturbed step do not count
+    return named & (lane.events.dur_ns > 0)
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:

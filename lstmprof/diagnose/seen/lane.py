@@ -37,7 +37,7 @@ def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.rows_of_rank(windows[0].rank)] = True
     steps = [window.step for window in windows if window.step is not None]
-    # without step markers, all events are
+    # without step markers, all events count
     return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
 
 

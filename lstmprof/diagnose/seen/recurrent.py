@@ -62,7 +62,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
     """Return the cells that the largest unrolled loop in compiled code runs.
 
     The MLP of a transformer has matmuls of the same shape as a cell's gates, but narrower matmuls
-    follow each of them. A cell has no matmuls of another width.
+    follow each of them. Between the time steps of a cell, no matmul has another width.
     """
     events = lane.events
     products = lane.events_named(_MATMUL.match)
@@ -229,7 +229,7 @@ def selected(lane: Lane) -> int | None:
         lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
     )
     shaped = rows[codes[rows] != NONE]
-    # unknown: no shape was recorded
+    # the number is unknown, because no shape was recorded
     if len(rows) and not len(shaped):
         return None
     rows = shaped
@@ -273,7 +273,7 @@ _LOOPED_OPS = 32
 
 
 def looped_module(lane: Lane) -> tuple[str, int] | None:
-    """Return the module that needlessly loops over time steps, and the number of its loops."""
+    """Return the module that needlessly loops over time steps, and how often it calls one op."""
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
     if not named.any() or (lane.here & events.where_name(_PARALLEL_KERNELS.search)).any():

@@ -17,8 +17,8 @@ from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
 #: Longer gaps than this many times the median are unusual.
 UNUSUAL = 10
-#: CUDA_LAUNCH_BLOCKING is set if this share of at least ``_LEAST_LAUNCHES`` launches block. Chosen
-#: by hand.
+#: If this share of at least ``_LEAST_LAUNCHES`` launches block, a setting makes them block
+#: (CUDA_LAUNCH_BLOCKING). Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")

@@ -186,7 +186,7 @@ def _called(events: EventTable, intervals: Intervals, device: int | None) -> Int
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
     """Return two columns: busy or idle, and the part of the breakdown."""
     states = np.array([state for state, _ in intervals.labels], dtype=object)
-    # waits at the end of a step are no part of their own
+    # waits at the end of a step have this prefix
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
     return states[intervals.label].astype(str), parts[intervals.label].astype(str)
 

@@ -36,7 +36,7 @@ def earlier_ns(
     devices = events.ints("device", UNKNOWN)[rows]
     own = np.isin(devices, (UNKNOWN, UNKNOWN if device is None else device))
     work = rows[own & events.is_kind(*ACTIVITY_KINDS)[rows]]
-    # unknown: the profile does not show what launched the work
+    # the profile does not show what launched the work
     if not len(work) or (events.rows_named("launch_id")[work] == NONE).all():
         return None
     calls = rows[events.is_kind("runtime")[rows] & events.where_name(_may_block)[rows]]

@@ -40,7 +40,8 @@ MEASURED, LIKELY = "measured", "likely"
 LEAST_SHARE = 0.01
 #: A late rank waits at most this share of the median wait of the others.
 LATE = 0.5
-#: If at least this share of the steps has a late rank, but not always the same, it changes.
+#: The late rank changes from step to step if this share of the steps has a late rank, but not
+#: always the same one.
 CHANGING_SHARE = 0.75
 #: With fewer collectives, the clocks of ranks cannot be checked after they were aligned.
 LEAST_COLLECTIVES = 3

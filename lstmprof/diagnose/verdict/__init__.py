@@ -83,7 +83,7 @@ class Verdict:
 
     ``state`` is ``found`` (there is a cause), ``none`` (no difference beyond noise) or ``unknown``
     (the profile does not show the cause); ``words`` explains ``none`` and ``unknown``. ``kind`` is
-    the longest kind of time, such as matmul. ``bottleneck`` is this kind, or ``waiting for the
+    the kind of time to blame, such as matmul. ``bottleneck`` is this kind, or ``waiting for the
     host`` if several waits count together. ``whole_ns`` is the difference between the two steps, or
     the step of a single run. ``per`` says what the lengths are: ``per step``, or ``in the whole
     profile`` without step markers. ``lost_ns`` is how much longer the median timed iteration is
@@ -384,7 +384,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
 
 
-#: A line of the script explains a bottleneck from this share of its time on. Chosen by hand.
+#: A line of the script explains a bottleneck if it takes this share of its time. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: Kinds of time that a line of the script may explain. Calls that read a value of the device
 #: (``_ASKS``) explain only synchronisation.

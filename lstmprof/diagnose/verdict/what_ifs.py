@@ -50,7 +50,7 @@ class DiagnosisOptions:
 class WhatIf:
     """A forecast of the slow step with one change.
 
-    ``form`` is the new form of the layers; it is None for a replay without some time.
+    ``form`` is the new form of the layers; it is None for other changes.
     """
 
     name: str

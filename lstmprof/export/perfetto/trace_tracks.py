@@ -28,13 +28,13 @@ from lstmprof.runs.metadata import RunInfo
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 _MASK = 2**64 - 1
 _ONE_BYTE = [bytes([value]) for value in range(128)]
-#: TrackEvent.Type.
+#: Values of TrackEvent.Type.
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
-#: TracePacket.SequenceFlags.
+#: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
-#: BuiltinClock.
+#: Values of BuiltinClock.
 _REALTIME, _BOOTTIME = 1, 6
-#: TrackDescriptor.ChildTracksOrdering: sort child tracks by their own numbers.
+#: Value of TrackDescriptor.ChildTracksOrdering: child tracks are sorted by their own numbers.
 _EXPLICIT = 3
 
 
@@ -71,7 +71,7 @@ def text(field: int, value: str) -> bytes:
 
 
 class _Interned:
-    """Number texts of one kind; ``fresh`` collects new texts for the next packet."""
+    """Give numbers to texts of one kind; ``fresh`` collects new texts for the next packet."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
         self._field, self._fresh = field, fresh

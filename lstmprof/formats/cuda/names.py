@@ -1,15 +1,13 @@
 """Interpret the names of activities, calls and ranges in the databases of CUDA's profilers.
 
-CUPTI's numbers are those of ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and
-``cupti_driver_cbid.h`` of CUDA 13.0. Nsight Systems' own ``ENUM_CUDA_MEM_KIND`` has other numbers
-than CUPTI. Activities get the names that Kineto gives them.
+Numbers are those of ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h`` of
+CUDA 13.0; only Nsight Systems' ``ENUM_CUDA_MEM_KIND`` differs. Activities get Kineto's names.
 
-``torch.autograd.profiler.emit_nvtx`` writes ranges such as ``aten::mm, op_id = 5`` (``getNvtxStr``
-in PyTorch's ``torch/csrc/profiler/util.cpp``), followed by ``, seq = 7`` for ops that autograd
-records, ``, sizes = [...]`` if shapes were requested, and ``, input_op_ids = [...]``. Up to PyTorch
-1.6 it wrote neither an ``op_id`` nor a namespace: ``mm, seq = 7`` is ``aten::mm``. Ranges of users
-and of torch.optim have an ``op_id``, too, but never a ``seq``. pyprof writes Python dictionaries: a
-call with its arguments, or the stack around it.
+``torch.autograd.profiler.emit_nvtx`` writes ``aten::mm, op_id = 5`` (``getNvtxStr`` in PyTorch's
+``torch/csrc/profiler/util.cpp``), then ``, seq = 7`` for ops that autograd records, ``, sizes =
+[...]`` on request, and ``, input_op_ids = [...]``. PyTorch 1.6 and older write ``mm, seq = 7``.
+Ranges of users and of torch.optim may have an ``op_id``, but never a ``seq``. pyprof writes Python
+dictionaries: a call with its arguments, or the stack around it.
 """
 
 from __future__ import annotations
@@ -64,8 +62,8 @@ _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: emit_nvtx's texts in RE2's syntax. Texts that differ only in ``seq`` and ``op_id`` mean the same
-#: op.
+#: emit_nvtx's texts in RE2's syntax. Texts that differ only in ``seq`` and ``op_id`` give
+#: the same range, except for the op's id.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"

@@ -1,10 +1,9 @@
 """Read Nsight Systems' SQLite exports (``nsys export --type sqlite``), and reports by calling nsys.
 
-Any table or column may be missing. GPU metrics have one row per value; the lowest byte of
-``typeId`` is the GPU's number in ``TARGET_INFO_GPU``. Values are as Nsight writes them. Memory
-events have one row per allocation or free; pinned and pageable memory is the host's. What was
-allocated before the first event is not recorded. Source:
-https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference".
+Any table or column may be missing. The lowest byte of a metric's ``typeId`` is the GPU's number in
+``TARGET_INFO_GPU``. Pinned and pageable memory is the host's. What was allocated before the first
+event is not recorded. Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite
+Schema Reference".
 """
 
 from __future__ import annotations

@@ -2,16 +2,15 @@
 
 ::
 
-    time │      ╱│     ╱│      ╱│  ╱     host ops, Python, calls and activities: one block each,
-         │   ╱   │  ╱   │   ╱   │╱       in which times rise, except for a few late events
-         │╱      │╱     │╱      │
-         └─────────────────────────▶ byte
+  time │      ╱│     ╱│      ╱│  ╱     host ops, Python, calls and activities: one block each,
+       │   ╱   │  ╱   │   ╱   │╱       in which times rise, except for a few late events
+       │╱      │╱     │╱      │
+       └─────────────────────────▶ byte
 
-Samples (a few whole events each, at evenly spaced bytes) show in which ranges of bytes events may
-begin before the step's end: after an early sample, or where a new block may begin. More samples
-halve such a range until it is short; then all of its events are read. The reader gives up if half
-of the samples do not lie where the other half predicts, if too much would be read, or if there is
-no second step marker.
+Samples at evenly spaced bytes show which parts of the file may contain events of the first step.
+More samples halve these parts until they are short; then all of their events are read. The reader
+gives up if the samples do not predict each other, if too much would be read, or without a second
+step marker.
 """
 
 from __future__ import annotations
@@ -200,7 +199,8 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: The first step is read early only if it takes at most this share of the file, and these bytes.
+#: The first step is read early only if that takes at most this share of the file, and at most
+#: this many bytes.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 #: Largest ratio of unreadable samples to readable ones.
 _MOST_UNREADABLE = 0.1

@@ -2,14 +2,12 @@
 
 ::
 
-    head "traceEvents": [ event, event, | event, event, | … event ] tail
-                          ---- piece --   ---- piece --
+  head "traceEvents": [ event, event, | event, event, | … event ] tail
+                        ---- piece --   ---- piece --
 
 A piece ends at a border, a comma between ``}`` and ``{``. If this comma is inside a string or a
-list, the piece does not consist of whole elements of the array. The reader then joins it with the
-next piece. Several processes (``pool``) read the pieces of a big file, and write their columns to
-disk. If the file has another layout than Kineto's, ``profile`` returns None, and ``kineto.read``
-reads the file as a whole.
+list, the piece is joined with the next one. Worker processes read the pieces of a big file. A file
+with another layout than Kineto's is read as a whole by ``kineto.read``.
 """
 
 from __future__ import annotations

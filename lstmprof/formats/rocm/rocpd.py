@@ -1,11 +1,9 @@
 """Read AMD's rocpd: the SQLite database of rocprofv3 since ROCm 7 (``--output-format rocpd``).
 
-Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``. A file of
-rocprofv3 has one process, a file of ``rocpd merge`` several. Rows refer to the ``id`` of other
-rows: a region (a call or a range) to its thread and its name, a kernel to its symbol (name) and
-agent (GPU), and both to their row of ``rocpd_event``. Strings and events are looked up in chunks
-and not kept. The notes on the JSON in ``rocprofv3`` apply here, too. The table with instants and
-with calls of zero length is not read.
+Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``; a file of
+``rocpd merge`` has several processes. Rows refer to other rows by ``id``: a region (a call or a
+range) to its thread and name, a kernel to its symbol (name) and agent (GPU), and both to a row of
+``rocpd_event``. The notes on the JSON in ``rocprofv3`` apply, too.
 
 Source: source/share/rocprofiler-sdk-rocpd and source/lib/output/generateRocpd.cpp of
 ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and 13 published databases of schema 3 with kernels

@@ -2,14 +2,12 @@
 
 On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat ``step_num``), a
 ``tf.function`` by its bare name with the stat ``tf_function_call``, and runtime events; on lines
-``tf_Compute/<id>`` the CPU kernels, as ``<node>:<OpType>``. Only these compute.
+``tf_Compute/<id>`` the CPU kernels, as ``<node>:<OpType>``.
 
-Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla). An
-XLA event names its module and instruction, whose metadata has the path in the user's program.
-Modules of one name, such as a function compiled for several shapes, differ by their program id:
-``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the last module of this name
-in the file counts. The module has the shapes: the operands of the instruction's matmul, or else the
-shape of its tanh.
+Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla), with
+the path of each instruction in the user's program and with shapes. Modules of one name differ by
+their program id: ``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the last
+module of this name in the file counts.
 """
 
 from __future__ import annotations

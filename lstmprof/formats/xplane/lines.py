@@ -1,12 +1,10 @@
 """Read the events of an XPlane line as columns of the events table, and its memory counters.
 
-Events with the same name and texts are one *kind of event*; they differ only in times and ids.
-Array operations find the kinds, and ``xplane.events`` describes each kind once.
-
-Every allocation and free is an instant on its thread, with the name of the allocator, the size
-and the total afterwards. ``GPU_<n>_bfc`` manages memory of GPU n; others manage host memory or do
-not say. A TPU's runtime writes a device number instead of a name, and no size for a free. Source:
-``BFCAllocator::AddTraceMe`` in xla/tsl/framework/bfc_allocator.cc.
+Events with the same name and texts are one *kind*, which ``xplane.events`` describes once; they
+differ only in times and ids. Allocations and frees are instants on their thread. ``GPU_<n>_bfc``
+manages memory of GPU n; other allocators manage host memory or do not say. A TPU's runtime writes a
+device number instead of a name, and no size for a free. Source: ``BFCAllocator::AddTraceMe`` in
+xla/tsl/framework/bfc_allocator.cc.
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-One ``FC`` operator before the layer multiplies the inputs of all time steps by W. For every time
-step, ``RecurrentNetwork`` runs the operators ``FC``, ``Sum`` and ``LSTMUnit``, which a profile does
-not show. W is ``l{k}/i2h_w`` (4·hidden, inputs), U is ``l{k}/gates_t_w`` (4·hidden, hidden). The
-second bias, ``l{k}/gates_t_b``, starts at zero and is trained. ``forget_bias``, which Caffe2 would
-add at every time step, is 0.
-Source: caffe2/python/rnn_cell.py of PyTorch 1.4 and 1.8.
+One ``FC`` operator multiplies the inputs of all time steps by W. For every time step,
+``RecurrentNetwork`` runs ``FC``, ``Sum`` and ``LSTMUnit``, which a profile does not show. W is
+``l{k}/i2h_w`` (4·hidden, inputs), U is ``l{k}/gates_t_w`` (4·hidden, hidden). The second bias,
+``l{k}/gates_t_b``, starts at zero. No forget bias is added. Source: caffe2/python/rnn_cell.py of
+PyTorch 1.4 and 1.8.
 """
 
 from __future__ import annotations

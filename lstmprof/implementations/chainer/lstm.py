@@ -8,11 +8,8 @@
 
 W is ``upward.W`` (4·hidden, inputs), U is ``lateral.W`` (4·hidden, hidden), b is ``upward.b``
 (4·hidden); row 4·u + g is gate g of unit u. The link (Chainer's layer) keeps h and c between calls
-until ``reset_state``. It calls one function per matmul, and the function ``LSTM`` for all
-elementwise operations.
-The reverse direction is a second link, called from the last time step to the first. After the end
-of a sequence, a mask sets h_t and c_t to 0.
-Source: the documentation of chainer.links.LSTM and F.lstm, Chainer 7.8.1.
+until ``reset_state``. The reverse direction is a second link. After the end of a sequence, a mask
+sets h_t and c_t to 0. Source: the documentation of chainer.links.LSTM and F.lstm, Chainer 7.8.1.
 """
 
 from __future__ import annotations

@@ -7,17 +7,14 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 Each layer and direction is a link, ``/lstm/{layer·directions + direction}``. Each gate has its own
-matrices, ``w0`` … ``w7`` (hidden, inputs or hidden), and biases, ``b0`` … ``b7``; the biases from
-``b4`` on start at zero and are trained, too. On a CPU there is no kernel for a layer: Chainer's
-functions concatenate the matrices and split the gates at every time step.
-
-The inputs are a list with one array (time, features) per sequence, without padding; Chainer sorts
-the sequences by length.
+matrices, ``w0`` … ``w7`` (hidden, inputs or hidden), and biases, ``b0`` … ``b7``; those from ``b4``
+on start at zero. On a CPU there is no kernel for a layer: Chainer's functions concatenate the
+matrices and split the gates at every time step. Inputs are a list with one array (time, features)
+per sequence, without padding.
 
 ``cell="gru"`` is NStepGRU (gates r z n, the reset gate after the matmul), ``cell="rnn"`` is
-NStepRNNTanh.
-Source: the documentation of NStepLSTM and F.n_step_lstm, Chainer 7.8.1; S. Tokui et al., "Chainer:
-a deep learning framework for accelerating the research cycle" (KDD 2019).
+NStepRNNTanh. Source: the documentation of NStepLSTM and F.n_step_lstm, Chainer 7.8.1; S. Tokui et
+al., "Chainer: a deep learning framework for accelerating the research cycle" (KDD 2019).
 """
 
 from __future__ import annotations

@@ -11,16 +11,11 @@
     rnn    h_t = tanh(W x_t + b_W + R h_{t−1} + b_R)         (0, 1)
 
 ``weights`` is cuDNN's weight space: one buffer with all matrices (hidden, inputs) and biases, whose
-positions cudnnGetRNNWeightParams returns. ``gradients`` is a buffer with the same positions. b_W
-gets the bias that all implementations share; b_R starts at zero and is trained, too. Time-major.
-The algorithm is the standard one, as in DeepBench. DeepBench's SKIP_INPUT, which omits the matmul
-with the inputs, is not used. Padded input and output are allowed, as in PyTorch and JAX. Strict
-float32 is FMA_MATH and TF32 is DEFAULT_MATH, as in jaxlib's gpu/rnn_kernels.cc. There is no output
-layer.
-
-The network uses the device that is current when it is built.
-Source: cuDNN's documentation of cudnnRNNForward, cudnnRNNBackwardData_v8 and
-cudnnRNNBackwardWeights_v8; DeepBench's code/nvidia/rnn_bench.cu.
+positions cudnnGetRNNWeightParams returns; b_R starts at zero. Time-major. The standard algorithm is
+used, as in DeepBench, but not its SKIP_INPUT, which omits the matmul with the inputs. Strict
+float32 is FMA_MATH and TF32 is DEFAULT_MATH, as in jaxlib's gpu/rnn_kernels.cc. Source: cuDNN's
+documentation of cudnnRNNForward, cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8;
+DeepBench's code/nvidia/rnn_bench.cu.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 All weights are one vector, ``lstm``: first W and U of each layer and direction, row by row, then
-both biases of each layer and direction. b_ih gets the bias that all implementations share; b_hh
-starts at zero and is trained, too. Batch-major. cuDNN always gets the sequence lengths, and its
-outputs after the end of a sequence are zero. cuDNN uses TF32 unless JAX's matmul precision is
-``highest``. Source: the docstring of jax.experimental.rnn (jax 0.10).
+both biases of each; b_hh starts at zero. Batch-major. cuDNN uses TF32 unless JAX's matmul precision
+is ``highest``. Its outputs after the end of a sequence are zero. Source: the docstring of
+jax.experimental.rnn (jax 0.10).
 """
 
 from __future__ import annotations

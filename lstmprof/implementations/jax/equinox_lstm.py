@@ -6,12 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network is written for one sequence (time, features), and jax.vmap extends it to a batch. The
-scan contains both matmuls. W is ``cells.l{k}[_reverse].weight_ih`` (4·hidden, inputs), U is
-``weight_hh`` (4·hidden, hidden), b is ``bias`` (4·hidden): PyTorch's layout.
-
-``cell="gru"`` is ``GRUCell`` (gates r z n, the reset gate after the matmul). Its gate n has a
-second bias, ``bias_n``, which starts at zero and is trained, too. After the end of a sequence, a
+The network is written for one sequence (time, features), and jax.vmap extends it to a batch. W is
+``cells.l{k}[_reverse].weight_ih`` (4·hidden, inputs), U is ``weight_hh`` (4·hidden, hidden), b is
+``bias`` (4·hidden). ``cell="gru"`` is ``GRUCell`` (gates r z n, the reset gate after the matmul),
+whose gate n has a second bias, ``bias_n``, which starts at zero. After the end of a sequence, a
 mask sets its state to 0. Source: the documentation of equinox.nn.LSTMCell and GRUCell; Equinox's
 example "Convolutional and recurrent networks: train an RNN".
 """

@@ -8,17 +8,15 @@
 
 W is ``l{k}[_reverse]/i{gate}/kernel`` (inputs, hidden), U is ``…/h{gate}/kernel`` (hidden, hidden),
 b is ``…/h{gate}/bias`` (hidden); batch-major. The cell concatenates its matrices at every time step
-and computes two matmuls (``LSTMCell`` computes eight, with the same parameters).
+and computes two matmuls.
 
 ``cell="gru"`` is ``GRUCell``: gates r z n, the reset gate after the matmul, six matmuls per time
-step. Its biases are added to the product with x. Gate n has a second bias on the product with h,
-``…/hn/bias``, which starts at zero and is trained, too. ``cell="rnn"`` is ``SimpleCell`` with tanh,
-whose gate has no letter and whose bias is added to the product with x.
+step, biases with x; gate n has a second bias, ``…/hn/bias``, which starts at zero. ``cell="rnn"``
+is ``SimpleCell`` with tanh, its bias with x.
 
-For sequences of variable length, the reverse direction starts at each sequence's own end. Flax also
-runs over the padding. Outputs in the padding do not affect time steps within a sequence, and are
-set to zero after the last layer. Source: the documentation of flax.linen's cells, of flax.linen.RNN
-and of flax.linen.Bidirectional.
+Flax also runs over the padding of short sequences, which does not affect the time steps before it;
+the reverse direction starts at each sequence's own end. Source: the documentation of flax.linen's
+cells, of flax.linen.RNN and of flax.linen.Bidirectional.
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``l{k}[_reverse]/linear/w`` (inputs + hidden, 4·hidden), b is ``…/b`` (4·hidden); time-major.
-Haiku always adds the 1 to the forget gate. To compensate, the cell gets b − 1 for this gate, which
-costs a subtraction of 4·hidden numbers per step. Two directions are two unrolled cores (Haiku's
-cells), whose outputs are concatenated. GRU and RNN are not supported, because Haiku's differ from
-other frameworks': its GRU multiplies by the reset gate before the matmul, and its VanillaRNN uses
-ReLU. Source: haiku.LSTM and haiku.dynamic_unroll in haiku/_src/recurrent.py (dm-haiku 0.0.17).
+Haiku always adds the 1 to the forget gate, so the cell gets b − 1, which costs a subtraction of
+4·hidden numbers per step. Haiku's GRU and VanillaRNN differ from other frameworks' (reset gate
+before the matmul; ReLU). Source: haiku.LSTM and haiku.dynamic_unroll in haiku/_src/recurrent.py
+(dm-haiku 0.0.17).
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``weight_ih`` (inputs, 4·hidden), U is ``weight_hh`` (hidden, 4·hidden), b is ``bias``
-(4·hidden); time-major. Both matmuls are inside the scan, which XLA compiles to a while loop. No
-peepholes, no forget bias beyond b. After the end of a sequence, a mask sets h_t and c_t to 0.
-Source: F. Gers et al., "Learning to forget" (2000), without peepholes; the documentation of
-jax.lax.scan.
+(4·hidden); time-major. Both matmuls are inside the scan, which XLA compiles to a while loop. After
+the end of a sequence, a mask sets h_t and c_t to 0. Source: F. Gers et al., "Learning to forget"
+(2000), without peepholes; the documentation of jax.lax.scan.
 """
 
 from __future__ import annotations

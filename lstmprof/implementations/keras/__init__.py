@@ -1,15 +1,10 @@
 """A network of Keras's recurrent layers, with the embedding before and the head after them.
 
-Keras's gate order is the framework-independent order, except for GRU: z r h instead of r z n.
-Keras's weights are transposed. ``unit_forget_bias`` affects only the initial weights, which
-``load`` replaces. GRU has two biases (``reset_after``), the rows of one variable. The first bias is
-added to the product with x_t, and gets the bias that all implementations share. The second bias is
-added to the product with h_{t−1}; it starts at zero and is trained, too.
-
-For sequences of variable length, the layers get a mask, computed in every step, and set the outputs
-after a sequence's end to 0 (``zero_output_for_mask``). Source: the documentation of
-keras.layers.LSTM, GRU, SimpleRNN and Bidirectional. ``_second`` and ``_third`` contain what differs
-between Keras 2 and Keras 3.
+Keras's weights are transposed; GRU's gates are z r h instead of r z n. GRU has two biases
+(``reset_after``), the rows of one variable: the second, added to the product with h_{t−1}, starts
+at zero. For sequences of variable length, the layers get a mask and set later outputs to 0.
+``_second`` and ``_third`` contain what differs between Keras 2 and Keras 3. Source: the
+documentation of keras.layers.LSTM, GRU, SimpleRNN and Bidirectional.
 """
 
 from __future__ import annotations

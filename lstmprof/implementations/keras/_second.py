@@ -1,13 +1,11 @@
 """Parts of a network that differ between Keras 2 and Keras 3: the versions for Keras 2.
 
-Layers are called on the backend's tensors without a ``keras.Model``, because Keras 2.1 does not
-support subclasses of it. LSTM and GRU get ``recurrent_activation="sigmoid"``, because before
-TensorFlow 2 the default was ``hard_sigmoid``, which is a different network. GRU gets
-``reset_after=True``, the default since TensorFlow 2. ``implementation`` (1: one matmul per gate;
-2: one for all gates) is set by ``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can
-compute ignore it. The default is 1 before TensorFlow 2, and 2 since TensorFlow 2. With a mask,
-Keras repeats the last output after the end of a sequence; ``ended_at_0`` sets these outputs to 0.
-Source: keras/layers/recurrent.py 2.1.6; keras/layers/recurrent_v2.py 2.8.
+Keras 2.1 does not support subclasses of ``keras.Model``. Two defaults of TensorFlow 2 are set,
+because older ones make other networks: ``recurrent_activation="sigmoid"``, and ``reset_after=True``
+for GRU. ``implementation`` (1: one matmul per gate; 2: one for all gates) is set by
+``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can compute ignore it. With a mask,
+Keras repeats the last output after the end of a sequence. Source: keras/layers/recurrent.py 2.1.6;
+keras/layers/recurrent_v2.py 2.8.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Common parts of MXNet's networks: Gluon's embedding and head, and the names of parameters.
 
-MXNet's weights have the framework-independent layout of ``workloads``: gates i f g o (MXNet calls
-them i f c o), ``i2h_weight`` (4·hidden, inputs), ``h2h_weight`` (4·hidden, hidden). The second of
-two biases, ``h2h_bias``, starts at zero. Names begin with ``l0_`` for the forward direction of the
-first layer and with ``r0_`` for its reverse direction.
+Weights have the layout of ``workloads``: gates i f g o (MXNet: i f c o), ``i2h_weight`` (4·hidden,
+inputs), ``h2h_weight`` (4·hidden, hidden). The second bias, ``h2h_bias``, starts at zero. Names
+begin with ``l0_`` (first layer) or ``r0_`` (its reverse direction).
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-In every step, MXNet concatenates all weights to one vector (``_rnn_param_concat``), the input of
-the operator. On a CPU, oneDNN computes the layer if MXNet was built with oneDNN; otherwise MXNet's
-own loop computes it. ``cell="gru"`` is gluon.rnn.GRU (gates r z n, the reset gate after the
-matmul), ``cell="rnn"`` is gluon.rnn.RNN with tanh.
-Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
+In every step, MXNet concatenates all weights to one vector (``_rnn_param_concat``). On a CPU,
+oneDNN computes the layer if MXNet was built with it; otherwise MXNet's own loop does.
+``cell="gru"`` is gluon.rnn.GRU (gates r z n, the reset gate after the matmul), ``cell="rnn"`` is
+gluon.rnn.RNN with tanh. Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-This is MXNet's older interface. A graph of symbols, with its gradient, gets its memory once and
-runs as a whole. Batch-major, as Module requires. A SequentialRNNCell stacks the layers; a
-BidirectionalCell combines the two directions of a layer. ``cell="gru"`` is GRUCell (gates r z n,
-the reset gate after the matmul), ``cell="rnn"`` is RNNCell with tanh.
-Source: the documentation of mxnet.rnn and mxnet.module, MXNet 1.9.1.
+This is MXNet's older interface: a graph of symbols, with its gradient, gets its memory once and
+runs as a whole. Batch-major, as Module requires. ``cell="gru"`` is GRUCell (gates r z n, the reset
+gate after the matmul), ``cell="rnn"`` is RNNCell with tanh. Source: the documentation of mxnet.rnn
+and mxnet.module, MXNet 1.9.1.
 """
 
 from __future__ import annotations

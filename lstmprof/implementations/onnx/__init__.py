@@ -8,10 +8,9 @@
 
 Each layer, with all its directions, is one node: LSTM, GRU or RNN. W is ``W_l{k}`` (directions,
 4·hidden, inputs), R is ``R_l{k}`` (directions, 4·hidden, hidden). ``B_l{k}`` (directions, 8·hidden)
-is Wb, the bias that all implementations share, followed by Rb, which is zero. ``head`` is (outputs,
-classes). Time-major. GRU has the gates z r n and ``linear_before_reset``; RNN uses tanh. The node's
-input ``sequence_lens`` has the sequences' lengths; later outputs are zero. Node names begin with
-``forward/``. Source: ONNX's specification of LSTM, GRU and RNN (opset 14).
+is Wb, followed by Rb, which is zero. Time-major. GRU has the gates z r n and
+``linear_before_reset``; RNN uses tanh. Source: ONNX's specification of LSTM, GRU and RNN (opset
+14).
 """
 
 from __future__ import annotations

@@ -7,9 +7,8 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``weight_ih`` (inputs, 4·hidden), U is ``weight_hh`` (hidden, 4·hidden), b is ``bias``
-(4·hidden); time-major. Each direction is a Scan named ``l{layer}`` or ``l{layer}_reverse``; both
-libraries name its gradient ``grad_of_`` and this name. After the end of a sequence, a mask sets h_t
-and c_t to 0.
+(4·hidden); time-major. Each direction is a Scan named ``l{layer}`` or ``l{layer}_reverse``; its
+gradient is ``grad_of_`` and this name. After the end of a sequence, a mask sets h_t and c_t to 0.
 Source: the documentation of theano.scan and pytensor.scan; F. Gers et al., "Learning to forget"
 (2000), without peepholes.
 """

@@ -4,10 +4,9 @@
 
     h_t, c_t = cell(x_t, h_{t−1}, c_{t−1}),   h_0 = c_0 = 0
 
-The reverse direction runs from the last time step to the first. The next layer's input at a time
-step is the forward output, followed by the reverse output. The loop is tf.while_loop, which reads
-and writes TensorArrays, unless a subclass of ``Direction`` overrides ``run``. After the end of a
-sequence, a mask sets h_t and c_t to 0.
+The reverse direction runs from the last time step to the first. The loop is tf.while_loop with
+TensorArrays, unless a subclass of ``Direction`` overrides ``run``. After the end of a sequence, a
+mask sets h_t and c_t to 0.
 """
 
 from __future__ import annotations

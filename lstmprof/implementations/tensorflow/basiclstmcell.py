@@ -6,13 +6,10 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. BasicLSTMCell adds
-``forget_bias`` (default 1) at every time step; here it is 0, but it is still added, so that the
-operators are the same. The loop is TensorFlow's own tf.compat.v1.nn.dynamic_rnn. TensorFlow 2.16
-moved the class to the package tf-keras, so this file repeats the operators of the class; if
-tf-keras is installed, a test checks that this file and the class build the same loop. The reverse
-direction reverses the inputs and the outputs, as bidirectional_dynamic_rnn does; for variable
-length, it reverses each sequence up to its end (``sequence_length``). Source:
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1) is 0 here, but still added, so that the operators are the same. TensorFlow 2.16 moved
+the class to the package tf-keras, so this file repeats its operators; a test compares both. The
+reverse direction reverses inputs and outputs, each sequence up to its own end. Source:
 tf_keras/src/layers/rnn/legacy_cells.py 2.21; the ASR study (arXiv:1806.01818).
 """
 

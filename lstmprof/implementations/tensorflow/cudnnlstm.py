@@ -7,13 +7,11 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``params`` is one buffer in cuDNN's layout: for every layer and direction (forward first) W
-(4·hidden, inputs) and R (4·hidden, hidden), row by row; then, in the same order, b_W and b_R. b_W
-gets the bias that all implementations share; b_R starts at zero and is trained, too. Time-major.
-A step does not convert the weights. As in Keras, cuDNN always gets sequence lengths, which equal
-the number of time steps if the length is not variable. After the end of a sequence, the outputs are
-0; the reverse direction begins at the end of the sequence. is_training is always true, as in Keras.
-Source: tf.raw_ops.CudnnRNNV3; for the order of ``params`` keras/src/backend/tensorflow/rnn.py 3.15
-(one layer) and get_parameters in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp (any).
+(4·hidden, inputs) and R (4·hidden, hidden), row by row; then, in the same order, b_W and b_R. b_R
+starts at zero. Time-major. After the end of a sequence, the outputs are 0. As in Keras, cuDNN
+always gets sequence lengths, and is_training is true. Source: tf.raw_ops.CudnnRNNV3; for the order
+of ``params`` keras/src/backend/tensorflow/rnn.py 3.15 (one layer) and get_parameters in PyTorch's
+aten/src/ATen/native/cudnn/RNN.cpp (any).
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
-``forget_bias`` (default 1; here 0) at every time step and clips c to ±``cell_clip`` (default 3;
-here −1, which turns clipping off). TensorFlow 2 registers no gradient for the operator. As in
-TensorFlow 1, LSTMBlockCellGrad computes the gradient of the gates, and two matmuls compute the
-gradients of the input and of the kernel. Source: TensorFlow 1's
-tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study (arXiv:1806.01818).
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1) is 0 here, and ``cell_clip`` −1, which turns clipping of c off. TensorFlow 2 registers
+no gradient for the operator; as in TensorFlow 1, LSTMBlockCellGrad and two matmuls compute it.
+Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations

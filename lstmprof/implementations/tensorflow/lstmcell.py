@@ -6,11 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. Each time step
-computes one matmul on the concatenated input and h. No forget bias is added. The results equal the
-results of tf-basiclstmcell, but the loop is a plain tf.while_loop instead of dynamic_rnn.
-TensorFlow 1's LSTMCell has the same equations if peepholes, clipping and projection are off.
-Source: the ASR study (arXiv:1806.01818); Hochreiter & Schmidhuber 1997, Gers et al. 1999.
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. No forget bias is
+added. The results equal those of tf-basiclstmcell, but the loop is a plain tf.while_loop. Source:
+the ASR study (arXiv:1806.01818); Hochreiter & Schmidhuber 1997, Gers et al. 1999.
 """
 
 from __future__ import annotations

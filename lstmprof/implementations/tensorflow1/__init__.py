@@ -1,17 +1,10 @@
 """A network of TensorFlow 1's own cells, as nodes of its graph, with embedding and head.
 
-TensorFlow 2's networks (``implementations.tensorflow``) use the functions here that do not depend
-on the version.
-
 A network is called once, with placeholders. This call creates the parameters, because TensorFlow
-1's layers take their variable scope from their first call. The reverse direction runs from the end
-of each sequence to its beginning. The next layer's input at a time step is the forward output,
-followed by the reverse output.
-
-A cell has one kernel (inputs + hidden, 4·hidden) and one bias (4·hidden). It adds the constant
-``forget_bias`` (default 1; here 0) to the forget gate at every time step. Source:
-tensorflow/python/ops/rnn_cell_impl.py and tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the
-ASR study (arXiv:1806.01818).
+1's layers take their variable scope from their first call. A cell has one kernel (inputs + hidden,
+4·hidden) and one bias (4·hidden). ``forget_bias`` (default 1) is 0 here. TensorFlow 2's networks
+use the functions that do not depend on the version. Source: tensorflow/python/ops/rnn_cell_impl.py
+and tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations

@@ -7,9 +7,8 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
-(default 1; here 0) is added at every time step. The class is tf.nn.rnn_cell.BasicLSTMCell and the
-loop is tf.nn.dynamic_rnn, as in the ASR study (arXiv:1806.01818). Source:
-tensorflow/python/ops/rnn_cell_impl.py 1.15.
+(default 1) is 0 here. Source: tensorflow/python/ops/rnn_cell_impl.py 1.15; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations

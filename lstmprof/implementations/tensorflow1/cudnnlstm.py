@@ -6,12 +6,11 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``opaque_kernel`` is one buffer in cuDNN's layout. TensorFlow's operators convert it to W (hidden,
-inputs) and R (hidden, hidden) of each gate, and back. b_W gets the bias that all implementations
-share; b_R starts at zero and is trained, too. Time-major; no forget bias. Sequence lengths need
-TensorFlow 1.14.
-Source: tensorflow/contrib/cudnn_rnn/python/layers/cudnn_rnn.py and …/ops/cudnn_rnn_ops.py 1.15; the
-ASR study (arXiv:1806.01818).
+``opaque_kernel`` is one buffer in cuDNN's layout, which TensorFlow's operators convert to W
+(hidden, inputs) and R (hidden, hidden) of each gate, and back. b_R starts at zero. Time-major; no
+forget bias. Sequence lengths need TensorFlow 1.14. Source:
+tensorflow/contrib/cudnn_rnn/python/layers/cudnn_rnn.py and …/ops/cudnn_rnn_ops.py 1.15; the ASR
+study (arXiv:1806.01818).
 """
 
 from __future__ import annotations

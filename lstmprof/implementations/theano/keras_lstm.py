@@ -8,12 +8,11 @@
 
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
 (4·hidden); batch-major. The default, ``implementation=1``, computes one matmul per gate.
-``recurrent_activation`` is ``sigmoid``, because Keras 2.1's default, the piecewise linear
-``hard_sigmoid``, makes a different network. ``cell="gru"`` has the reset gate after the matmul
-(``reset_after=True``), gates z r h and two biases; the bias of the inputs gets the bias that all
-implementations share. ``cell="rnn"`` is SimpleRNN. After the end of a sequence, the layers repeat
-their last output; these outputs are set to 0 if the workload uses the outputs of every time step.
-Source: keras/layers/recurrent.py and keras/backend/theano_backend.py 2.1.6.
+``recurrent_activation`` is ``sigmoid``, because Keras 2.1's default, ``hard_sigmoid``, makes a
+different network. ``cell="gru"`` has the reset gate after the matmul (``reset_after=True``), gates
+z r h and two biases. ``cell="rnn"`` is SimpleRNN. After the end of a sequence, the layers repeat
+their last output; these outputs are set to 0. Source: keras/layers/recurrent.py and
+keras/backend/theano_backend.py 2.1.6.
 """
 
 from __future__ import annotations

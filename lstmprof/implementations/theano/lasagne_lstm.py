@@ -7,19 +7,14 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``W_in_to_{ingate, forgetgate, cell, outgate}`` (inputs, hidden), U is ``W_hid_to_…`` (hidden,
-hidden), b is ``b_…`` (hidden); batch-major. In every step, Lasagne concatenates the matrices of the
-gates, and multiplies the inputs of all time steps by W before the Scan (``precompute_input``).
+hidden), b is ``b_…`` (hidden); batch-major. Lasagne multiplies the inputs of all time steps by W
+before the Scan (``precompute_input``). Peepholes, its default, are off: Lasagne 0.1, the only
+version on PyPI, adds the output gate's after the sigmoid (``o = σ(…) + w ⊙ c_t``), unlike F. Gers
+et al. (2002). ``grad_clipping`` stays False, because 0 would clip every gradient to 0.
 
-Peepholes, Lasagne's default, are off. Lasagne 0.1, the only version on PyPI, adds the output gate's
-peephole after the sigmoid (``o = σ(…) + w ⊙ c_t``), but F. Gers et al. (2002) and Lasagne 0.2 add
-the peephole inside the sigmoid. ``grad_clipping`` stays False, because 0 would clip every gradient
-to 0. Lasagne 0.1 imports Theano's module ``downsample``, which Theano 1.0 no longer has and an LSTM
-does not use; a stand-in module replaces it.
-
-``cell="gru"`` is GRULayer. Its update gate is 1 − z of other frameworks, so ``load`` and
-``canonical`` negate the gate's weights. ``cell="rnn"`` is RecurrentLayer with tanh. After the end
-of a sequence, the layers repeat h_t and c_t; these outputs are set to 0 if the workload uses the
-outputs of every time step. Source: lasagne/layers/recurrent.py 0.1.
+``cell="gru"`` is GRULayer, whose update gate is 1 − z of other frameworks, so its weights are
+negated. ``cell="rnn"`` is RecurrentLayer with tanh. After the end of a sequence, the layers repeat
+h_t and c_t; these outputs are set to 0. Source: lasagne/layers/recurrent.py 0.1.
 """
 
 from __future__ import annotations

@@ -4,14 +4,12 @@
 
     h_t, c_t = cell(x_t, (h_{t−1}, c_{t−1})),   h_0 = c_0 = 0
 
-The reverse direction runs from the last time step to the first. The next layer's input at a time
-step is the forward output, followed by the reverse output. The head (output layer) has no bias.
-After the end of a sequence, a mask sets h_t and c_t to 0.
+The reverse direction runs from the last time step to the first. After the end of a sequence, a mask
+sets h_t and c_t to 0.
 
-PyTorch's weights have the framework-independent layout of ``workloads``: gates i f g o,
-``weight_ih`` (4·hidden, inputs), ``weight_hh`` (4·hidden, hidden). Only the names differ.
-``shared_names`` maps PyTorch's name of a parameter to the framework-independent name. It maps
-PyTorch's second bias to None: this bias starts at zero, and has the gradient of the first bias.
+``weight_ih`` is (4·hidden, inputs), ``weight_hh`` (4·hidden, hidden), gates i f g o, as in
+``workloads``; only the names differ (``shared_names``). A second bias starts at zero, and has the
+gradient of the first.
 """
 
 from __future__ import annotations

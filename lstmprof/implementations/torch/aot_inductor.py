@@ -6,10 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network and its weights are those of torch-nn-lstm. At the first call, ``torch.export`` exports
-the network as one graph for the shape of the inputs, and AOTInductor compiles the graph to a C++
-library, which contains the weights and runs without Python. On a CPU the library calls oneDNN's
-LSTM; on a GPU Inductor would split the layer into time steps, so lstmprof does not support a GPU.
+The network is that of torch-nn-lstm. At the first call, ``torch.export`` exports it as one graph
+for the shape of the inputs, and AOTInductor compiles the graph to a C++ library with the weights.
+On a CPU the library calls oneDNN's LSTM; on a GPU Inductor would split the layer into time steps.
 The library reports each kernel to torch.profiler (``cpp.enable_kernel_profile``); otherwise a
 profile would show a single call. Source: the documentation of torch.export and of AOTInductor.
 """

@@ -6,18 +6,16 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-On a GPU, cuDNN computes the layer. On a CPU, oneDNN computes it if PyTorch was built with oneDNN
-and supports the call (before torch 2.0, only without gradients); otherwise ATen's loop computes it.
-The operators in a profile show which of them ran (``KERNELS``). W is ``weight_ih_l{k}[_reverse]``
-(4·hidden, inputs). ``bias_ih`` gets the bias that all implementations share; ``bias_hh`` starts
-at zero and is trained, too.
+On a GPU, cuDNN computes the layer; on a CPU, oneDNN does if it can (before torch 2.0, only without
+gradients), else ATen's loop. W is ``weight_ih_l{k}[_reverse]`` (4·hidden, inputs). ``bias_hh``
+starts at zero.
 
 Sequences of variable length become a PackedSequence, which PyTorch sorts and unsorts in every step.
 cuDNN then always uses its standard algorithm; on a CPU, ATen uses its own loop.
 
-``cell="gru"`` is torch.nn.GRU (gates r z n; the reset gate multiplies after the matmul, so
-``bias_hh`` of n acts differently from ``bias_ih``), ``cell="rnn"`` is torch.nn.RNN with tanh.
-Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:1806.01818).
+``cell="gru"`` is torch.nn.GRU (gates r z n, the reset gate after the matmul), ``cell="rnn"`` is
+torch.nn.RNN with tanh. Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations

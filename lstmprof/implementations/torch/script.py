@@ -7,11 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``weight_ih`` W is (4·hidden, inputs), ``weight_hh`` U is (4·hidden, hidden), ``bias`` b is
-(4·hidden). torch.jit.script compiles the loop of one direction of one layer; Python calls the
-layers and directions one after the other. On a GPU, TorchScript fuses elementwise operators. It
-profiles its first calls and then optimises: on a CPU (torch 2.13) times were stable from the fifth
-iteration on. Source: the cell of torch-lstmcell-basic; PyTorch's
-benchmarks/fastrnns/custom_lstms.py.
+(4·hidden). torch.jit.script compiles the loop of one direction of one layer. TorchScript profiles
+its first calls and then optimises: on a CPU (torch 2.13) times were stable from the fifth iteration
+on. Source: the cell of torch-lstmcell-basic; PyTorch's benchmarks/fastrnns/custom_lstms.py.
 """
 
 from __future__ import annotations

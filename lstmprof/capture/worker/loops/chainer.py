@@ -79,7 +79,7 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """Return a call that records one event: the cheapest function."""
+        """Return (a reshape of one element, the one event that it records)."""
         array = np.zeros((1,), np.float32)
         return lambda: functions.reshape(array, (1, 1)), 1
 

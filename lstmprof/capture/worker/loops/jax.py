@@ -8,7 +8,8 @@ by themselves.
 CTC sums over all alignments, in log space, as a scan over time. Source: A. Graves et al.,
 "Connectionist temporal classification" (2006), equations 6–8. JAX has none of its own.
 
-Adam follows D. Kingma, J. Ba, "Adam" (2014), algorithm 1, because optax is another package.
+Adam follows D. Kingma, J. Ba, "Adam" (2014), algorithm 1; it is here, because optax is another
+package.
 """
 
 from __future__ import annotations

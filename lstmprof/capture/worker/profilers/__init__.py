@@ -66,7 +66,7 @@ class Profiler:
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return (the cheapest function that records events, events per call), if there is one."""
+        """Return (a function with almost no work, events that a call records), if there is one."""
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
