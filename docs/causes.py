@@ -42,7 +42,7 @@ Each entry has some of these lines:
 These terms recur:
 
 - A **step** is a training step. A **time step** is a step of the recurrent network.
-- A **gap** is idle time of the GPU before a kernel. A **usual gap** is at most ten times as long as
+- A **gap** is idle time of the GPU before a kernel. A **short gap** is at most ten times as long as
   the median gap.
 - **The GPU waits for launches** if the gaps are longer than the kernels, and make up at least half
   of the GPU's idle time.

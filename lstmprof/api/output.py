@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class PaperTable:
-    """A table for a paper; ``lp.table`` returns it.
-
-    Each cell shows one run. ``repr`` is the table in Markdown.
-    """
+    """A table for a paper, with one run per cell; ``lp.table`` returns it."""
 
     grid: Grid
 

@@ -150,9 +150,9 @@ class Run:
 
     @in_python
     def timings(self) -> Timings | None:
-        """Return statistics of the iterations that were timed without a profiler, or None.
+        """Return statistics of the iterations that were timed without a profiler.
 
-        A profile from another tool has no timed iterations.
+        Return None for a profile from another tool, which has no timed iterations.
         """
         return self.breakdown.timings
 
@@ -166,8 +166,8 @@ class Run:
     ) -> Prediction:
         """Predict the length of the step after one change.
 
-        Give exactly one argument. ``saved_ns`` of the result is the time that the change saves per
-        step.
+        Each argument describes a change; give exactly one. ``saved_ns`` of the result is the time
+        that the change saves per step.
 
         Args:
             without: cost to remove: ``"launch"`` (launches of kernels), ``"casts"`` (dtype
@@ -248,7 +248,7 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 
     Raises:
         ProfileError: ``target`` does not exist, or cannot be read as a profile.
-        RunError: the run is damaged, or none of several profiles can be read.
+        RunError: the run is damaged, or no profile in the folder can be read.
         UsageError: ``target`` contains several runs.
     """
     runs = read_all(target, step_range=step_range)

@@ -157,7 +157,7 @@ def diagnose(
     - ``diagnose("traces/")`` or ``diagnose([a, b, c])`` compares each run with the fastest run that
       has the same workload and settings.
 
-    The result is a ``Diagnosis``, or ``Diagnoses`` if there are several.
+    The result is a ``Diagnosis``, or a tuple of them (``Diagnoses``) for several runs.
 
     Args:
         runs: runs or paths.

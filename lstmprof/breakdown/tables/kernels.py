@@ -22,7 +22,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Colum
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
-_NOT_RECORDED = "the row is no kernel, or not recorded"
+_NOT_RECORDED = "the row is not a kernel, or it is not recorded"
 COLUMNS = (
     RANK,
     DEVICE,

@@ -145,7 +145,7 @@ COLUMNS = (
     ),
     Column.real(
         "roofline_share",
-        "flops at the peak rate of the device, divided by the time of the call",
+        "time of flops at the device's peak rate, divided by the time of the call",
         "the peak rate or flops is unknown",
     ),
     *_ALGORITHM,

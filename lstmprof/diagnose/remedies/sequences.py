@@ -166,7 +166,7 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
-    condition="A CPU runs a PyTorch LSTM in bfloat16, without a oneDNN op. The layer has no "
+    condition="A CPU runs a PyTorch LSTM in bfloat16, without an op of oneDNN. The layer has no "
     "projection and no packed sequences",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
