@@ -102,13 +102,12 @@ class Series:
             assert point.ratio is not None
             times = max(point.ratio.value, 1 / point.ratio.value)
             as_long = f"{times:,.2f}× as {'long' if point.change == 'slower' else 'fast'}"
-            texts.append(f"{as_long} since {point.since}")
-        number = number_of(len(texts), "change", "changes")
-        changed = f"{number}: {listed(texts)}" if texts else "no change"
+            texts.append(f"{as_long} at {point.since}")
+        changed = f"Steps became {listed(texts)}" if texts else "No change"
         runs = number_of(len(self.points), "run", "runs")
         sizes = last.profile.info.workload.sizes
         title = f"{self.title} ({sizes})" if sizes else self.title
-        return f"{title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms per step"
+        return f"{title}: {runs}. {changed}. Last run: {milliseconds(last.step.ns, 2)} ms per step"
 
 
 def history(profiles: Sequence[StepProfile]) -> list[Series]:

@@ -431,14 +431,13 @@ def lost_in_words(
     """Describe the time that the median iteration lost; empty if it is short."""
     if not lost_ns or lost_ns < LEAST_LOST * step_ns:
         return ""
-    median = milliseconds(lost_ns + step_ns)
     evidence = []
     if cpu_share is not None and cpu_share <= 0.99:
         evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
-        evidence.append(f"other threads preempted it {preemptions:,.1f} times per step")
-    more = f"{milliseconds(lost_ns)} ms more than the clean step (due to other processes and noise)"
-    text = f"the median timed step took {median} ms, {more}"
+        evidence.append(f"other threads preempted this thread {preemptions:,.1f} times per step")
+    step = f"the median step without a profiler ({milliseconds(lost_ns + step_ns)} ms)"
+    text = f"other processes and noise took {milliseconds(lost_ns)} ms of {step}"
     return "; ".join([text, *evidence])
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from lstmprof.base.names import PART_WORDS
-from lstmprof.base.numbers import milliseconds, number_of, percent
+from lstmprof.base.numbers import listed, milliseconds, number_of, percent
 from lstmprof.breakdown import Breakdown, comparable
 from lstmprof.breakdown.attribution.host import omits_short_ops
 from lstmprof.breakdown.clean.timings import lost_in_words
@@ -30,8 +30,6 @@ _OTHER = "other"
 #: A part has a column if it is at least this share of some step.
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
-#: The clean step in the user's words.
-CLEAN = "clean step (without profiler overhead and outliers)"
 
 #: A part of the breakdown: (``busy`` or ``idle``, name, ns summed over the steps).
 Part = tuple[str, str, int]
@@ -157,8 +155,10 @@ def _linked(breakdown: Breakdown) -> list[str]:
     if min(shares) >= _MOST_LINKED:
         return []
     launched, issued = map(percent, shares)
-    text = f"of {links.activities:,} GPU activities, {launched} have their launch call in the"
-    return [f"{text} profile, and {issued} have the framework op that issued them"]
+    return [
+        f"{launched} of {links.activities:,} GPU activities have a launch call in the profile, and "
+        f"{issued} have a framework op"
+    ]
 
 
 def has_steps(breakdown: Breakdown) -> bool:
@@ -167,24 +167,24 @@ def has_steps(breakdown: Breakdown) -> bool:
 
 
 def _heading(breakdown: Breakdown, step: MeanStep) -> str:
-    info = breakdown.run.info
-    where = lane_words(step.rank, step.device)
+    info, marked = breakdown.run.info, has_steps(breakdown)
+    where = f"{'the ' if step.device is None else ''}{lane_words(step.rank, step.device)}"
     named = info.device_names.get(str(step.device))
-    marked = has_steps(breakdown)
-    steps = number_of(step.steps, "profiled step", "profiled steps")
-    what = f"mean of {steps}" if step.steps > 1 else steps
-    if not marked:
-        what = "the whole profile, because it has no step markers"
-    facts = [f"{where} ({named})" if named else where, f"from {steps}" if step.clean else what]
+    title = f"time {'per step' if marked else 'of the whole profile'} on {where}"
+    title += f" ({named})" if named else ""
+    title += ", without outliers" if step.clean else ""
     if step.clean and step.recording is not None:
         overhead = milliseconds(step.recording.ns, _DIGITS)
-        facts.append(f"minus {overhead} ms of profiler overhead")
-    facts += [lack.words for lack in breakdown.lacks if lack.blinds]
-    facts += [f"recurrent layers: {info.kernels_used}"] if info.kernels_used else []
+        title += f" and without {overhead} ms of profiler overhead"
+    steps = number_of(step.steps, "profiled step", "profiled steps")
+    mean = step.steps > 1 and not step.clean
+    facts = [f"{'Mean of' if mean else 'From'} {steps}" if marked else "No step has a marker"]
+    lacks = [lack.words for lack in breakdown.lacks if lack.blinds]
+    facts += [f"Incomplete profile: {listed(lacks)}"] if lacks else []
+    facts += [f"Recurrent layers: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
-    facts += [f"waits {percent(waits)} of the time for the host"] if waits is not None else []
-    whose = CLEAN if step.clean else "step" if marked else "profile"
-    return f"{breakdown.run.name}: time of the {whose}: " + ", ".join(facts)
+    facts += [] if waits is None else [f"Waits for the host: {percent(waits)} of the time"]
+    return ". ".join([f"{breakdown.run.name}: {title}", *facts])
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
@@ -224,9 +224,11 @@ def _row_name(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """Return the title of a table with one step, or one profile, per row."""
-    clean = all(step.clean for step in steps)
-    whose = CLEAN if clean else "step" if marked else "profile"
-    return f"time of the {whose} in ms: busy time by part, all idle time, idle time by cause"
+    title = "time per step in ms" if marked else "time of the whole profile in ms"
+    if all(step.clean for step in steps):
+        recorded = all(step.recording is not None for step in steps)
+        title += f", without outliers{' and profiler overhead' if recorded else ''}"
+    return f"{title}: busy time by part, all idle time, idle time by cause"
 
 
 def show_lanes(

@@ -215,7 +215,7 @@ def markdown(diagnosis: Diagnosis) -> str:
     large = evidence.large_findings(diagnosis)
     lines += [""] if large else []
     for explained in large:
-        lines.append(f"- **{explained.finding.words}**: {escaped(explained.sentence)}")
+        lines.append(f"- **{explained.finding.words}** {escaped(explained.sentence)}")
         for advice in explained.remedies:
             lines.append(f"  - {escaped(advice.text)} ({escaped(advice.source)})")
     if diagnosis.dominant is not None:

@@ -81,7 +81,7 @@ def large_findings(diagnosis: Diagnosis) -> list[Explained]:
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
     finding, names = explained.finding, diagnosis.kernel_names
     terminal.write_line()
-    terminal.write_under(f"{finding.words}: ", with_short_names(explained.sentence, names))
+    terminal.write_under(f"{finding.words} ", with_short_names(explained.sentence, names))
     for advice in explained.remedies:
         text = f"{with_short_names(advice.text, names)} [{advice.source}]"
         terminal.write_lines(terminal.wrapped("  → ", text), bold=0)
@@ -151,6 +151,9 @@ def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
     """Return a finding's counts and largest ops, for one run if ``alone``, or else two."""
     cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
+    if finding.largest:
+        by = "op or range" if finding.slow.device is None else "kernel or op"
+        cells.append([f"time per step by {by}:", "", ""])
     for c in finding.largest:
         spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)
         cells.append([cropped(c.name), *spent])

@@ -149,11 +149,11 @@ def _outcome_of_same_work(
             return Outcome("found", cause=finding, ratio=ratio)
     calls = because(slower) if slower is not None and slower in beyond else ""
     name = in_prose(labels(fast, slow)[1])
-    took = f"both make {structure.calls}, which take {factor:.2f}× as long in {name}"
+    took = f"{structure.calls} take {factor:.2f}× as long in {name}"
     if calls:
         why = f"the same calls take longer, some by a larger factor than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):
-        why = f"{took}, each by about the same factor: the machine or a setting may differ"
+        why = f"{took}, all by about the same factor: the machine or a setting may differ"
     else:
         why = f"{took}, and no kind of time stands out"
     return Outcome("unknown", why, advice=shared_cpus_in_words(slow), ratio=ratio)

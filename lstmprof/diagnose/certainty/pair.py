@@ -7,6 +7,7 @@ one factor, the machine or a setting is likely the cause.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,6 +49,8 @@ CELLS = {
     **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
     "aten::rnn_tanh_cell": "RNNCell",
 }
+#: What ``layer_in_words`` returns for layers that run in cell ops or layer ops.
+_CALLS = re.compile(r"(?P<number>[\d,.]+) (?P<op>.+) (?P<calls>calls? (?:per step|in the profile))")
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ def rough_lengths(finding: Finding) -> str:
         (finding.words, low_ns, high_ns),
     ):
         if high > _MOST_FACTOR * max(low, 0.0):
-            return f"the time of {what} is unknown (95 % interval above {_MOST_FACTOR:.0f}×)"
+            return f"the time of {what} is unknown (its 95 % interval is too wide)"
         if high > _ROUGH * low:
             interval = f"{milliseconds(low)} to {milliseconds(high)} ms"
             return f"the time of {what} is uncertain: {interval} (95 % interval)"
@@ -201,6 +204,10 @@ def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
     """Compare the numbers of layer calls, or of ops if the layer calls agree."""
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
+        ours, theirs = _CALLS.fullmatch(here), _CALLS.fullmatch(there)
+        if ours and theirs and ours["number"] == theirs["number"]:
+            ops = f"{ours['op']} instead of {theirs['op']}"
+            return f"{ops} runs the recurrent layer ({ours['number']} {ours['calls']})"
         return f"{here} (baseline: {there.removesuffix(' per step')})"
     return counts_in_words(fast, slow)
 

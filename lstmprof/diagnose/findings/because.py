@@ -89,7 +89,11 @@ class _Items:
         """Return number and noun: ``52 convolutions``, ``2 oneDNN layer ops``."""
         about = QUANTITIES[_quantity(self.noun, self.profile)]
         text = about.with_noun(self.number)
-        return text.replace("recurrent-layer", f"{self.library} layer") if self.library else text
+        return (
+            text.replace("recurrent-layer", f"{self.library} recurrent-layer")
+            if self.library
+            else text
+        )
 
 
 def because(finding: Finding) -> str:
@@ -225,7 +229,7 @@ def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_I
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])
     text = f"{'dispatching ' if first.noun == 'dispatched' else ''}{_times_in_words(slow)}"
-    return _with_baseline(text, _times_in_words(fast, verb=False)) if fast else text
+    return _with_baseline(text, _times_in_words(fast, uneven=False)) if fast else text
 
 
 def _without(items: _Items, number: float) -> float:
@@ -248,16 +252,15 @@ def _same_number(slow: _Items, fast: _Items) -> str:
     return f"{slow.text} take {here} each (baseline: {there})"
 
 
-def _times_in_words(items: Sequence[_Items], *, verb: bool = True) -> str:
+def _times_in_words(items: Sequence[_Items], *, uneven: bool = True) -> str:
     """Return text such as ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``."""
     least_ns = _LEAST_LISTED_SHARE * sum(item.ns for item in items)
     items = [item for item in items if item.ns >= least_ns]
-    texts = [f"{item.text} {'' if verb else 'in '}{milliseconds(item.ns)} ms" for item in items]
-    if verb:
-        first = items[0]
-        takes = "takes" if first.number == 1 or first.noun == "dispatched" else "take"
-        texts[0] = f"{first.text} {takes} {milliseconds(first.ns)} ms{_within(_uneven(first))}"
-    return listed(texts)
+    first = items[0]
+    takes = "takes" if first.number == 1 or first.noun == "dispatched" else "take"
+    lengths = _within(_uneven(first)) if uneven else ""
+    texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items[1:]]
+    return listed([f"{first.text} {takes} {milliseconds(first.ns)} ms{lengths}", *texts])
 
 
 def _with_baseline(text: str, there: str) -> str:

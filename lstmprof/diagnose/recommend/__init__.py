@@ -206,4 +206,4 @@ def reason_of(diagnosis: Diagnosis) -> str:
     """Say in one line why the slower run is slower."""
     if diagnosis.dominant is None:
         return diagnosis.outcome.reason
-    return f"{diagnosis.dominant.finding.words}: {diagnosis.dominant.sentence.rstrip('.')}"
+    return f"{diagnosis.dominant.finding.words} {diagnosis.dominant.sentence.rstrip('.')}"

@@ -112,8 +112,8 @@ _EACH = 0.9
     name="nodes of a level together",
     cause="the LSTM cells form trees, and run node by node",
     fix="call the cell once per level of all trees, from the leaves to the roots (see DGL)",
-    condition="A step runs eight or more LSTM cells one by one, inside a function of the script"
-    " that calls itself several times",
+    condition="A step runs eight or more LSTM cells one by one, inside a recursive function of "
+    "the script",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     first=True,
@@ -128,7 +128,9 @@ def cells_of_trees(f: Finding) -> Match | None:
     if tree is None or not forms_trees(f.slow):
         return None
     name = tree.function
-    return Match(f"one call of {name} ({tree.file}:{tree.line}) calls {name} several times")
+    return Match(
+        f"{name} ({tree.file}:{tree.line}) is recursive: one call makes several recursive calls"
+    )
 
 
 def forms_trees(profile: StepProfile) -> bool:
@@ -201,12 +203,10 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 @Remedy(
     name="loop without the host",
-    cause="torch's while_loop or scan waits after each iteration until the host decides whether "
-    "to continue",
+    cause="torch's while_loop or scan synchronises with the host in every iteration",
     fix="write the loop in Python with a fixed number of iterations, and capture the step as a "
     "CUDA graph",
-    condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
-    "one call of that code",
+    condition="On a GPU, the host reads eight or more values in one call of compiled code",
     kinds=(SYNC, *HOST),
     frameworks=TORCH,
     sources=(
@@ -224,9 +224,8 @@ def loop_asks_host(f: Finding) -> Match | None:
 
 @Remedy(
     name="parallel form",
-    cause="a recurrent network that can run all time steps at once runs them one by one",
-    fix="install the network's GPU kernels, or use the network's form that computes all steps at "
-    "once",
+    cause="the network can compute all time steps in parallel, but runs them one by one",
+    fix="install the network's GPU kernels, or use the parallel form of the network",
     condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, minGRU or minLSTM "
     "calls the same op 32 or more times, and no kernel made for these networks runs",
     kinds=(*HOST, *WORK),
@@ -278,8 +277,7 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     fix = f"pass the whole sequence to {layer} in one call, {_UNLESS}"
     if not single:
         fix = (
-            f"call {layer} once: pass the whole sequence if each call is for one time step, or "
-            "one padded batch if each call is for one sequence"
+            f"call {layer} once, with the whole sequence or with one padded batch of all sequences"
         )
     return Match(seen, fix=fix, cause=seen)
 

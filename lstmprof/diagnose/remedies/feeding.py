@@ -30,9 +30,8 @@ _HAND_OVER_NS = 1_000_000
     name="workers",
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The DataLoader has no worker processes and takes more than 1 ms per step. Or it "
-    "has workers, but the step still waits for a batch; then change the number of "
-    "workers",
+    condition="The step waits for a DataLoader: for more than 1 ms if the DataLoader has no "
+    "worker processes",
     kinds=(INPUT,),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
@@ -42,12 +41,10 @@ def loader(f: Finding) -> Match | None:
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
         if f.slow_ns <= _HAND_OVER_NS:
-            fix = "use num_workers=0: the step waits only as long as processes need to pass a batch"
+            fix = "use num_workers=0: the step only waits for a batch to pass between processes"
             return Match(seen, fix=fix, cause=cause)
-        fix = (
-            "try more workers, or less work per sample; also try num_workers=0, because passing a "
-        )
-        return Match(seen, fix=f"{fix}batch between processes takes time", cause=cause)
+        fix = "try more workers, less work per sample, or num_workers=0 (no transfer of batches)"
+        return Match(seen, fix=fix, cause=cause)
     if not times_called(f.slow, _SINGLE_LOADER) or f.slow_ns <= _HAND_OVER_NS:
         return None
     pinned = " and pin_memory=True" if f.slow.device is not None else ""

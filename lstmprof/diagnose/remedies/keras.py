@@ -220,10 +220,7 @@ def standard_loop(f: Finding) -> Match | None:
         return None
     if unmet_by_keras(profile) or is_masked(profile):
         return None
-    return Match(
-        "no option of the layer explains this; a possible reason is stateful=True, or a loop "
-        "around the layer"
-    )
+    return Match("possible reasons: stateful=True, or a loop around the layer")
 
 
 @Remedy(

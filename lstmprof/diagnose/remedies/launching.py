@@ -124,7 +124,7 @@ def compiled_step(f: Finding) -> Match | None:
 
 @Remedy(
     name="fuse elementwise ops",
-    cause="each elementwise op reads its inputs from memory and writes its result there",
+    cause="each elementwise op reads its inputs from memory and writes its result to memory",
     fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
     condition="Ten or more elementwise kernels per step take at least half of the elementwise "
     "time on a GPU, and no compiler, such as Triton or XLA, made these kernels",
@@ -266,6 +266,6 @@ def fill_the_device(f: Finding) -> Match | None:
         return None
     blocks = number_of(max(s.blocks for s in small), "thread block", "thread blocks")
     return Match(
-        f"kernels of at most {blocks} take {in_ms(f.slow, ns)}; the GPU has "
+        f"kernels with at most {blocks} take {in_ms(f.slow, ns)}; the GPU has "
         f"{small[0].multiprocessors} multiprocessors"
     )

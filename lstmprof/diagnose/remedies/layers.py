@@ -231,9 +231,7 @@ def layer_on_miopen(f: Finding) -> Match | None:
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies of its weights. "
-    "If flatten_parameters() does not help, give each layer its own weights of one "
-    "element type",
+    condition="Each call of a cuDNN or MIOpen layer copies its weights, in four or more copies",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -252,8 +250,9 @@ def weights_apart(f: Finding) -> Match | None:
     if copies[0].within == _MIOPEN:
         fix = "make fewer, longer calls of the layer: on MIOpen, each call copies the weights"
     elif f.slow.seen.flattens:
-        fix = "give each layer its own weights of one element type: flatten_parameters() skips a "
-        fix += "layer with shared weights or several types"
+        fix = (
+            "give each layer its own weights of one dtype; flatten_parameters() skips other layers"
+        )
     seen = f"{copies[0].within} copies its weights {often_in_all(f.slow, copies)}"
     return Match(seen, total(copies), fix)
 
@@ -279,8 +278,8 @@ def weights_cast(f: Finding) -> Match | None:
 
 @Remedy(
     name="bfloat16 on cuDNN",
-    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
-    "op",
+    cause="the layer computes in bfloat16, but this version of cuDNN or MIOpen has no bfloat16 "
+    "layer op",
     fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 or later (NVIDIA GPUs)",
     condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
     "or MIOpen op inside the layer",

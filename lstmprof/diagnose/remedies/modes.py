@@ -249,7 +249,7 @@ def scripted_backward(f: Finding) -> Match | None:
     name="leave memory unfilled",
     cause="PyTorch's deterministic mode fills each new tensor before an op writes it",
     fix="turn filling off: torch.utils.deterministic.fill_uninitialized_memory = False",
-    condition="Ops that allocate a tensor without a value (aten::empty) call aten::fill_",
+    condition="Ops that allocate an uninitialised tensor (aten::empty) call aten::fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/deterministic.html",),

@@ -85,8 +85,8 @@ def scanned(profile: StepProfile) -> str | None:
     name="unroll the loop",
     cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
     fix="give lax.scan a larger body (unroll=4), or run a network of this size on a CPU",
-    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or more "
-    "times per step",
+    condition="The GPU waits for launches, and the body of a loop compiled by XLA runs eight or "
+    "more times per step",
     kinds=HOST,
     frameworks=JAX,
     sources=(
@@ -149,7 +149,7 @@ def _products_in_loop(profile: StepProfile) -> float:
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="The step runs the op Scan (in Theano: for or do_while), which calls other operators",
+    condition="The step runs the op Scan (in Theano: for or do_while)",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
     sources=(

@@ -39,20 +39,19 @@ _LOOKUP, _COMPILED_REGION = (
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
-    "torch": "keep shapes constant, or use torch.compile(dynamic=True); with "
-    "TORCH_LOGS=recompiles, "
-    "PyTorch prints why it recompiled",
+    "torch": "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles "
+    "prints the reasons",
     "tensorflow": "pass tensors, not Python numbers, to the tf.function; if shapes vary, set "
     "reduce_retracing=True",
-    "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
-    "with jax_explain_cache_misses, JAX prints why it recompiled",
+    "jax": "call jax.jit once, before the loop, with constant shapes and types (see "
+    "jax_explain_cache_misses)",
 }
 #: (what changed before a function was compiled again, framework) → the fix.
 _KEEP = {
-    ("size", "torch"): "keep the size of {argument} constant, for example by padding to a few "
-    "lengths, or use torch.compile(dynamic=True)",
-    ("value", "torch"): "make {argument} a tensor, not a Python value: torch.compile compiles "
-    "{function} once per value",
+    ("size", "torch"): "keep the size of {argument} constant (pad to a few lengths), or use "
+    "torch.compile(dynamic=True)",
+    ("value", "torch"): "make {argument} a tensor: torch.compile compiles {function} once per "
+    "Python value",
     ("object", "torch"): "create {argument} once, before the loop",
     ("function", "torch"): "create what torch.compile compiles, and its backend, once, before the "
     "loop",
@@ -63,12 +62,11 @@ _KEEP = {
     (
         "shape",
         "tensorflow",
-    ): "keep the shape of {argument} constant, for example by padding, or set "
-    "reduce_retracing=True",
-    ("shape", "jax"): "keep the shape of {argument} constant, for example by padding to a few "
-    "lengths: JAX compiles {function} once per shape",
-    ("value", "tensorflow"): "pass {argument} as a tensor (tf.constant), not as a Python value: "
-    "TensorFlow traces {function} once per value",
+    ): "keep the shape of {argument} constant (by padding), or set reduce_retracing=True",
+    ("shape", "jax"): "keep the shape of {argument} constant (pad to a few lengths): JAX compiles "
+    "{function} once per shape",
+    ("value", "tensorflow"): "pass {argument} as a tf.constant: TensorFlow traces {function} once "
+    "per Python value",
     ("value", "jax"): "pass {argument} as an array, not as a static argument: JAX compiles "
     "{function} once per value",
 }
@@ -115,7 +113,8 @@ def _first_call(call: Fact) -> str:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
     later = "under 1 µs" if call.median_ns < 1000 else quantity(call.median_ns, "ns")
     if call.count > 1:
-        return f"{call.name} took {each_ns} for a kernel's first launch, and {later} for later ones"
+        first = f"{call.name} took {each_ns} for a kernel's first launch"
+        return f"{first}, and {later} for later launches"
     return f"the first {call.name} took {each_ns}, later calls took {later}"
 
 
@@ -219,9 +218,8 @@ def _keep(f: Finding, change: Recompiled) -> str:
 
 @Remedy(
     name="keep it compiled",
-    cause="torch.compile compiled a function too often and gave up, so PyTorch runs the function "
-    "eagerly",
-    fix="keep the shapes, types and values constant on which the compiled function depends",
+    cause="torch.compile reached its recompile limit, so PyTorch runs the function eagerly",
+    fix="keep shapes, dtypes and Python arguments of the compiled function constant",
     condition="PyTorch reported that a function reached torch.compile's limit of compilations "
     "(recompile_limit), and the profiled steps run no compiled code",
     kinds=(*HOST, causes.MEMORY),

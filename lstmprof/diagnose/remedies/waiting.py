@@ -83,8 +83,8 @@ def _blocking_calls_in(f: Finding, inside: Callable[[str], object]) -> list[Fact
     cause="the host reads single values (.item()) and waits for each value",
     fix="avoid .item(): keep the value (such as the loss) as a tensor; read the tensor once in "
     "many steps",
-    condition="The host reads values of tensors in the step (aten::item). On a GPU, these reads"
-    " block the host. On a CPU, they take at least a fifth of the step",
+    condition="The step reads tensor values on the host (aten::item). On a GPU, the reads block "
+    "the host",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
     several_kinds=True,
@@ -205,8 +205,8 @@ def device_synchronised(f: Finding) -> Match | None:
     name="event sooner",
     cause="work in a GPU stream waits for an event of another stream",
     fix="record the event as soon as its data is ready; launch independent work before the wait",
-    condition="Work that the host has already launched waits for an event of another stream, or "
-    "for a host function in its stream",
+    condition="Launched GPU work waits for an event of another stream, or for a host function in "
+    "its own stream",
     kinds=(QUEUE,),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
@@ -234,7 +234,8 @@ def queued_work(f: Finding) -> Match | None:
 
 @Remedy(
     name="launch ahead",
-    cause="the GPU runs out of work when the host waits for it, and begins the next work late",
+    cause="the GPU runs out of work while the host waits for the GPU, and starts the next work "
+    "late",
     fix="let the host launch ahead: read values or synchronise once, after all launches",
     condition="Two or more times per step, the GPU is idle although work is already launched, "
     "while the host is in a blocking call (such as cudaStreamSynchronize)",
@@ -286,8 +287,8 @@ def allocations(f: Finding) -> Match | None:
     name="overlap communication",
     cause="ranks communicate while their devices compute nothing",
     fix="start communication earlier, on another stream, so that it overlaps with computation",
-    condition="Collectives run while the device computes nothing, although the step also computes "
-    "at other times",
+    condition="Collectives run while the device computes nothing, and the step contains "
+    "computation that could overlap with them",
     kinds=(COLLECTIVE,),
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -361,7 +362,7 @@ def late_rank(f: Finding) -> Match | None:
 
 @Remedy(
     name="group by length",
-    cause="ranks wait in collectives for a late rank, and not always for the same rank",
+    cause="ranks wait in collectives for a late rank, which differs from step to step",
     fix="give all ranks the same amount of work in each step: group samples by length",
     condition="In at least three quarters of the steps, one rank arrives late in the "
     "collectives, but not always the same rank",

@@ -112,8 +112,8 @@ def _casts_to_half(f: Finding) -> Match | None:
     return Match(
         f"{count(times)} casts to half precision take {in_ms(f.slow, took)}",
         took,
-        fix="cast weights and inputs once before the loop, or keep a small layer in float32 "
-        "(torch.autocast(…, enabled=False))",
+        fix="cast once, before the loop, or run a small layer in float32 (autocast(…, "
+        "enabled=False))",
     )
 
 

@@ -218,7 +218,7 @@ class Verdict:
         if larger - {tf32.name}:
             return ""
         precision = " in float32" if larger else ""
-        return f"; no other part could be shortened more{precision}"
+        return f", the largest possible saving{precision}"
 
     @property
     def _is_largest(self) -> bool:

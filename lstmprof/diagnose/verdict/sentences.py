@@ -40,19 +40,19 @@ def _saved(finding: Finding) -> str:
 def roofline_sentence(limit: Roofline) -> str:
     """Write a sentence: a step's least time, its share of the step, and the matmul rate."""
     share = (
-        f"; the run reaches {percent(limit.share)} of this roofline"
+        f"; this run reaches {percent(limit.share)} of these rates"
         if limit.share is not None
         else ""
     )
     share += ", so the peak rates are too low" if (limit.share or 0) > 1 else ""
-    least = f"at the device's peak rates, a step takes at least {milliseconds(limit.step_ns)} ms"
+    least = f"a step takes at least {milliseconds(limit.step_ns)} ms at the device's peak rates"
     text = f"{least}{share}"
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     rates = (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s)
     reached, peak = (f"{flops_per_s / 1e9:,.1f}" for flops_per_s in rates)
-    rate = f"averaged over the step, matmuls reach {reached} GFLOP/s (peak: {peak} GFLOP/s)"
-    return f"{text}; {rate}.{_quicker(limit)}"
+    rate = f"Matmuls reach {reached} GFLOP/s on average over the step (peak: {peak} GFLOP/s)"
+    return f"{text}. {rate}.{_quicker(limit)}"
 
 
 def _quicker(limit: Roofline) -> str:
@@ -75,8 +75,8 @@ def _forecast_error(error: Error | None) -> str:
         return "the error of this forecast is unknown"
     median, worst = percent(error.median), percent(error.worst)
     return (
-        f"in {error.pairs} tests on CPUs, such forecasts were off by {median} (median), at most "
-        f"{worst}"
+        f"error of such forecasts in {error.pairs} tests on CPUs: {median} (median), {worst} "
+        "(largest)"
     )
 
 
