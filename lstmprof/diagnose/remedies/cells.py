@@ -9,7 +9,7 @@ from lstmprof import implementations
 from lstmprof.base.numbers import count, cropped
 from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.findings.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
+from lstmprof.diagnose.findings.causes import COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.keras import is_keras, is_masked
 from lstmprof.diagnose.remedies.rows import (
@@ -21,6 +21,7 @@ from lstmprof.diagnose.remedies.rows import (
     Match,
     Remedy,
     is_mostly_calls,
+    layers_ns,
     often,
     series_of_launches,
 )
@@ -240,8 +241,10 @@ def loop_asks_host(f: Finding) -> Match | None:
     "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
     "runs. On a GPU, the GPU also waits for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
     "minLSTM count",
-    kinds=(*HOST, *WORK),
+    kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
+    several_kinds=True,
+    instead="the parallel form",
     sources=(
         "https://github.com/NX-AI/mlstm_kernels",
         "https://github.com/NX-AI/xlstm/issues/61",
@@ -255,10 +258,11 @@ def reference_form(f: Finding) -> Match | None:
         return None
     if profile.device is not None and series_of_launches(f) is None:
         return None
-    name, calls = module
+    name, calls, took_ns = module
     for pattern, on_cpu, fix in _KERNELS:
         if pattern.search(name) and (on_cpu or profile.device is not None):
-            return Match(f"{cropped(name)} calls the same op {count(calls)} times", fix=fix)
+            seen = f"{cropped(name)} calls the same op {count(calls)} times"
+            return Match(seen, took_ns, fix)
     return None
 
 
@@ -269,9 +273,11 @@ def reference_form(f: Finding) -> Match | None:
     condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
     "one time step. If the profile has no shapes, the time steps of a call are unknown, and the "
     "minimum is 16 calls. Models of Keras do not count",
-    kinds=(*HOST, *WORK),
+    kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
+    several_kinds=True,
     first=True,
+    instead="the one call",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
 )
 def one_time_step_per_call(f: Finding) -> Match | None:
@@ -293,7 +299,7 @@ def one_time_step_per_call(f: Finding) -> Match | None:
             f"call {layer} once: pass the whole sequence if each call is for one time step, or "
             "one padded batch if each call is for one sequence"
         )
-    return Match(seen, fix=fix, cause=seen)
+    return Match(seen, layers_ns(profile, chosen), fix, seen)
 
 
 @Remedy(

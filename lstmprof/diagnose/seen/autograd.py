@@ -9,7 +9,7 @@ hooks of modules and parameters. A forward op inside a node is a recomputation (
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,8 +80,21 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
     return tuple(replace(fact, ns=round(ns * fact.count / number)) for fact in facts)
 
 
-def growing(lane: Lane) -> tuple[int, int] | None:
-    """Return how many backward nodes the first and the last step run, if the number grows.
+@dataclass(frozen=True)
+class Growing:
+    """A backward pass that grows from step to step: its nodes in the ``first`` and ``last`` step.
+
+    ``ns`` is the time per step of the backward passes of earlier batches. Each batch adds equally
+    many nodes, so their share of the nodes is taken for their share of the time.
+    """
+
+    first: int
+    last: int
+    ns: int
+
+
+def growing(lane: Lane) -> Growing | None:
+    """Return the nodes of a backward pass that grows from step to step, and the added time.
 
     Return None if the number does not grow by about as much in each step, if the steps have
     different numbers of forward ops, or if there are fewer than ``_GROWING_STEPS`` steps.
@@ -90,16 +103,19 @@ def growing(lane: Lane) -> tuple[int, int] | None:
         return None
     in_step = lane.step >= 0
     wrappers = lane.events_named(_NODE.match)
-    nodes = np.unique(lane.step[wrappers & in_step], return_counts=True)[1]
+    steps, nodes = np.unique(lane.step[wrappers & in_step], return_counts=True)
+    backward = lane.inside(wrappers) != NONE
     forward = lane.here & in_step & lane.events.where_name(_FORWARD.match)
-    forward &= lane.inside(wrappers) == NONE
+    forward &= ~backward
     ops = np.unique(lane.step[forward], return_counts=True)[1]
     if len(nodes) < _GROWING_STEPS or len(nodes) != len(ops) or len(set(ops.tolist())) != 1:
         return None
     more = np.diff(nodes)
     if more.min() <= 0 or more.max() > _EVENLY * more.min():
         return None
-    return int(nodes[0]), int(nodes[-1])
+    took = [int(lane.spent_ns[backward & (lane.step == step)].sum()) for step in steps]
+    earlier = took @ (1 - more.mean() / nodes)
+    return Growing(int(nodes[0]), int(nodes[-1]), round(earlier / lane.steps))
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:

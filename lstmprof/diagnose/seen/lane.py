@@ -18,6 +18,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import ops_called, thread_ids
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,19 @@ def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
     inside[events.rows_of_rank(windows[0].rank)] = True
     steps = [window.step for window in windows if window.step is not None]
     return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
+
+
+def called_after(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
+    """Return for each short interval of Python on a host the op that begins when it ends.
+
+    The value is ``NONE`` for all other intervals.
+    """
+    row = intervals.row
+    if device is not None or not len(events):
+        return np.full(len(row), NONE, dtype=np.int64)
+    called = ops_called(events, thread_ids(events)[row], intervals.start_ns, intervals.end_ns)
+    python = events.is_kind("step", "range", "python")[row] & (row != NONE)
+    return np.where(python, called, NONE)
 
 
 class Lane:
@@ -163,7 +177,8 @@ class Lane:
         """Return the events ``roots``, with the lane's time in them and in work that they issued.
 
         Return one fact per name; a root inside another root does not count separately. ``backward``
-        adds the time of the linked ops that compute the gradients.
+        adds the time of the linked ops that compute the gradients. The short Python time in which a
+        root or a linked op is called counts, too.
         """
         if not roots.any():
             return ()
@@ -179,6 +194,12 @@ class Lane:
         spent_ns = np.zeros(len(root), dtype=np.int64)
         has_time = (root != NONE) & (self.spent_ns > 0)
         np.add.at(spent_ns, root[has_time], self.spent_ns[has_time])
+        # the calls of the ops, from Python outside the roots
+        called = called_after(self.events, self.intervals, self.device)
+        gaps = np.flatnonzero(called != NONE)
+        gaps = gaps[(root[called[gaps]] != NONE) & (root[self.intervals.row[gaps]] == NONE)]
+        length_ns = (self.intervals.end_ns - self.intervals.start_ns)[gaps]
+        np.add.at(spent_ns, root[called[gaps]], length_ns)
         return self.by_name(np.flatnonzero(outer), spent_ns)
 
     def text(self, row: int) -> str | None:
